@@ -1,6 +1,6 @@
-"""Provide the instruments that come with Tilewright: they measure passes, show what passes change, and check it.
+"""Provide Tilewright's instruments: they measure passes, show their changes to the IR, and verify it.
 
-The interface of instruments, with the order of its calls, is in ``passes/instrument.py``.
+The interface of instruments, with the order in which its methods are called, is in ``passes/instrument.py``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """``OptBisect``: run only the first passes; ``bisect_passes``: find the first one that makes a model wrong.
 
-As LLVM's ``-opt-bisect-limit``: every run of a pass that may be left out has a number, counted from 1, and those above
-a limit do not run. Passes without which no code could be made (``PassInfo.essential``) always run and have no number.
+Works like LLVM's ``-opt-bisect-limit``: the runs of optional passes are numbered from 1, and those above a limit are
+skipped. Passes without which no code can be generated (``PassInfo.essential``) always run and have no number.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
 
 
 class OptBisect(PassInstrument):
-    """Numbers the runs of passes that may be left out, and runs those up to ``limit``.
+    """Number the runs of optional passes, and run only those up to ``limit``.
 
     ::
 
         with PassContext(opt_level=3, instruments=[OptBisect(limit=12)]):
             model = tw.build(mod)           # prints "BISECT: running pass (1) FuseOps on module", ...
 
-    Passes in the context's ``required_pass`` are not asked about and have no number, nor have pipelines. The numbers
-    begin anew when a context is entered.
+    Pipelines and passes in the context's ``required_pass`` always run and have no number. The numbers start at 1 again
+    when a context is entered.
 
     Args:
         limit: the number of the last pass to run; 0: none, -1: all.
-        stream: where a line for each pass goes: standard error by default.
+        stream: gets a line for each pass: standard error by default.
         quiet: print nothing.
 
     Attributes:
@@ -53,7 +53,7 @@ class OptBisect(PassInstrument):
 
     @property
     def count(self) -> int:
-        """The number of passes counted so far."""
+        """Return the number of passes counted so far."""
         return len(self.seen)
 
     def enter_pass_ctx(self) -> None:
@@ -72,14 +72,14 @@ class OptBisect(PassInstrument):
 
 @dataclasses.dataclass(frozen=True)
 class Culprit:
-    """The pass that ``bisect_passes`` has found.
+    """The pass found by ``bisect_passes``.
 
     Attributes:
-        number: of the first pass whose running makes a model wrong, as ``OptBisect`` counts: it is right with
-            ``limit=number - 1``.
-        name: of that pass; which of its runs it is the number says.
-        passes: the names of all passes that have a number, in order.
-        attempts: how often the model was made and tested.
+        number: the number of the first pass that makes the model wrong, as ``OptBisect`` counts: the model is right
+            with ``limit=number - 1``.
+        name: the name of that pass; ``number`` tells which of its runs it is.
+        passes: the names of all numbered passes, in order.
+        attempts: the number of times that the model was built and tested.
     """
 
     number: int
@@ -95,7 +95,7 @@ class Culprit:
 
 @dataclasses.dataclass(frozen=True)
 class _Wrong:
-    """A model that is not right, and the error that making or testing it raised, if any."""
+    """A failed attempt, and the error that building or testing the model raised, if any."""
 
     raised: Exception | None
 
@@ -105,7 +105,7 @@ def bisect_passes(
     stream: TextIO | None = None,
     on_attempt: Callable[[int, bool], None] | None = None,
 ) -> Culprit | None:
-    """The first pass whose running makes a model wrong, found by halving: in log2 of the number of passes attempts.
+    """Find the first pass that makes a model wrong by bisection, in about log2(number of passes) attempts.
 
     ::
 
@@ -117,16 +117,16 @@ def bisect_passes(
         print(bisect_passes(is_good))       # pass (7) FoldScaleAxis of 31 passes
 
     Args:
-        is_good: makes the model under a context with the given instrument and says whether it is right. An exception
-            that it raises means that it is not: a pass, or the code that it led to, failed.
-        stream: where each attempt prints what runs; by default nowhere.
-        on_attempt: told of each attempt: the limit, and whether the model was right.
+        is_good: builds the model under a context with the given instrument and returns whether it is right. An
+            exception means that it is not: a pass, or the generated code, failed.
+        stream: gets the lines of ``OptBisect`` in each attempt; None: they are not printed.
+        on_attempt: called after each attempt with the limit and whether the model was right.
 
     Returns:
         None if the model is right with all passes.
 
     Raises:
-        PassError: the model is wrong without any of these passes too; the cause is what ``is_good`` raised, if it did.
+        PassError: the model is wrong also without these passes; the cause is the exception of ``is_good``, if any.
     """
     attempts = 0
 
@@ -146,11 +146,13 @@ def bisect_passes(
     if wrong is None:
         return None
     if not whole.count and wrong.raised is None:
-        raise PassError("no pass has a number: did the function enter a PassContext with the instrument it was given?")
+        raise PassError(
+            "no pass has a number: expected is_good to run passes in a PassContext with the given instrument"
+        )
     without, first = attempt(0)
     if without is not None:
-        raise PassError("the model is wrong also without any pass that may be left out") from without.raised
-    # A pass that fails ends a build: the passes behind it are known from a build without it.
+        raise PassError("the model is wrong even without all optional passes") from without.raised
+    # A pass that fails ends a build: the passes after it are known from a build without it.
     passes = max(whole.seen, first.seen, key=len)
     found = first_wrong(whole.count, lambda limit: attempt(limit)[0], wrong)
     return Culprit(found.count, passes[found.count - 1], tuple(passes), attempts)

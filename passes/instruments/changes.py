@@ -1,4 +1,4 @@
-"""``PrintChanged``: print the changes of each pass, as a difference between texts."""
+"""``PrintChanged``: print the changes of each pass as a unified diff of the IR text."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from tilewright.graphir.module import IRModule
     from tilewright.passes.info import PassInfo
 
-#: How lines look, by what they begin with; the longer beginnings first.
+#: The style of a line by its prefix; longer prefixes first.
 _STYLES = (("+++", "bold"), ("---", "bold"), ("@@", "cyan"), ("+", "green"), ("-", "red"))
 
 
 class PrintChanged(PassInstrument):
-    """After each pass that changed the text of a function, prints a unified diff of it.
+    """Print a unified diff of each function whose text a pass changed.
 
     ::
 
@@ -28,12 +28,12 @@ class PrintChanged(PassInstrument):
             tw.build(mod)
 
     Args:
-        passes: names or patterns (``"Fuse*"``) of the passes to look at; None: all. What a pipeline changes is shown
+        passes: names or patterns (``"Fuse*"``) of the passes to observe; None: all. The changes of a pipeline are shown
             only if it is named.
-        functions: names or patterns of the functions to look at; None: all.
-        stream: where it prints: standard output by default.
-        color: whether to use colours; None: if ``stream`` is a terminal.
-        context_lines: how many unchanged lines to show around changed ones.
+        functions: names or patterns of the functions to print; None: all.
+        stream: gets the text: standard output by default.
+        color: whether to print in color; None: if ``stream`` is a terminal.
+        context_lines: the number of unchanged lines to show around changed ones.
 
     Raises:
         TypeError: ``passes`` or ``functions`` is neither a name nor a list of names.
@@ -75,15 +75,15 @@ class PrintChanged(PassInstrument):
 
 
 def diff_lines(change: Change, pass_name: str, context_lines: int = 3) -> Iterator[str]:
-    """A unified diff of a function's text."""
+    """Return a unified diff of a function's text."""
     before, after = (text.splitlines() for text in (change.before, change.after))
     names = (f"@{change.function} before {pass_name}", f"@{change.function} after {pass_name}")
     return difflib.unified_diff(before, after, *names, n=context_lines, lineterm="")
 
 
 def colored(line: str) -> str:
-    """A line of a unified diff with the control sequences that colour it on a terminal."""
-    from rich.color import ColorSystem  # loaded when there are colours: `import tilewright` must stay fast
+    """Return a line of a unified diff with the escape sequences that color it on a terminal."""
+    from rich.color import ColorSystem  # loaded only when needed: `import tilewright` must stay fast
     from rich.style import Style
 
     for beginning, style in _STYLES:

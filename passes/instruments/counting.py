@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 
 class PassCounter(PassInstrument):
-    """Counts the runs of each pass; pipelines, which only run other passes, are not counted.
+    """Count the runs of each pass; pipelines, which only run other passes, are not counted.
 
-    What it has counted stays until ``reset``, also if it enters another context. A run that failed counts.
+    The counts are kept until ``reset``, across contexts. A run that failed counts.
 
     Attributes:
-        counts: the number of runs of each pass by its name, in order of their first.
+        counts: the number of runs of each pass by its name, in order of the first run.
     """
 
     def __init__(self) -> None:
@@ -28,11 +28,11 @@ class PassCounter(PassInstrument):
 
     @property
     def total(self) -> int:
-        """The number of all runs."""
+        """Return the number of all runs."""
         return self.counts.total()
 
     def reset(self) -> None:
-        """Forget what was counted."""
+        """Delete the counts."""
         self.counts.clear()
 
     def run_before_pass(self, mod: IRModule, info: PassInfo) -> None:
@@ -40,14 +40,14 @@ class PassCounter(PassInstrument):
             self.counts[info.name] += 1
 
     def as_dict(self) -> dict[str, Any]:
-        """``{total, counts}``, the passes in order of their first run."""
+        """Return ``{total, counts}``, the passes in order of their first run."""
         return {"total": self.total, "counts": dict(self.counts)}
 
     def to_json(self, indent: int | None = 2) -> str:
-        """``as_dict`` as JSON text."""
+        """Return ``as_dict`` as JSON text."""
         return json.dumps(self.as_dict(), indent=indent)
 
     def render(self) -> str:
-        """A table: the passes that ran most often first."""
+        """Return a table: the passes that ran most often first."""
         rows = [[name, str(count)] for name, count in self.counts.most_common()]
         return table(["pass", "runs"], [*rows, ["all", str(self.total)]])

@@ -16,23 +16,23 @@ if TYPE_CHECKING:
     from tilewright.graphir.module import IRModule
     from tilewright.passes.info import PassInfo
 
-#: The file that says what the others are.
+#: The file that lists the others.
 INDEX = "index.txt"
 
 
 class DumpIR(PassInstrument):
-    """Writes the module to numbered files in a folder: ``000_input.ir``, then one for each pass that changed its text.
+    """Write the module to numbered files in a folder: ``000_input.ir``, then one for each pass that changed its text.
 
-    The folder is made when the first file is written. A pass that changes nothing makes no file. Where passes begin on
-    a module that no pass made (another build in the same context), it is written as another input. Files are complete
-    as soon as they have their name; those of an earlier run that have the same name are replaced.
+    The folder is created with the first file. A pass that changes nothing writes no file. A module that no pass
+    returned (another build in the same context) is written as another input. A file gets its name when it is complete;
+    files of an earlier run that have the same name are replaced.
 
     Args:
-        folder: where the files go.
-        passes: names or patterns (``"Fuse*"``) of the passes to look at; None: all. The input of a pass that is named
-            is written as ``..._before_FuseOps.ir`` if it differs from the file before.
+        folder: the folder for the files.
+        passes: names or patterns (``"Fuse*"``) of the passes to observe; None: all. The input of a named pass is
+            written as ``..._before_FuseOps.ir`` if it differs from the previous file.
         functions: names or patterns of the functions to write; None: all.
-        index: also keep a file ``index.txt``, with a line for each file: which pass made it of which functions.
+        index: also write a file ``index.txt``, with a line for each file: its pass and the functions that changed.
 
     Raises:
         TypeError: ``passes`` or ``functions`` is neither a name nor a list of names.
@@ -78,7 +78,7 @@ class DumpIR(PassInstrument):
             self._replace(INDEX, "\n".join(self._index))
 
     def _replace(self, name: str, text: str) -> None:
-        """Give a file its name when it is complete: who looks on sees no half of it."""
+        """Write a file under another name and rename it when it is complete: a reader never sees a partial file."""
         unfinished = self.folder / f".{name}.{os.getpid()}"
         unfinished.write_text(text if text.endswith("\n") else text + "\n", encoding="utf-8")
         unfinished.replace(self.folder / name)

@@ -1,11 +1,11 @@
-"""Names that an instrument is told to look at: exact, or patterns with ``*``, ``?`` and ``[...]``."""
+"""Select the names that an instrument observes: exact names, or patterns with ``*``, ``?`` and ``[...]``."""
 
 from __future__ import annotations
 
 import fnmatch
 from collections.abc import Sequence
 
-#: A name or pattern, several of them, or None for all names.
+#: A name or pattern, or several of them; None: all names.
 Names = str | Sequence[str] | None
 
 
@@ -13,8 +13,8 @@ class NameFilter:
     """A set of names, given as names and patterns.
 
     Args:
-        names: a name or pattern as of :mod:`fnmatch` (case counts), a list or tuple of such, or None for all names.
-        what: what the argument is called in errors.
+        names: a name or pattern as of :mod:`fnmatch` (case-sensitive), a list or tuple of such, or None for all names.
+        what: the name of the argument in errors.
 
     Raises:
         TypeError: ``names`` is something else.
@@ -30,11 +30,11 @@ class NameFilter:
 
     @property
     def takes_all(self) -> bool:
-        """Whether every name is meant."""
+        """Whether every name matches."""
         return self._names is None
 
     def __call__(self, name: str) -> bool:
-        """Whether ``name`` is meant."""
+        """Whether ``name`` matches."""
         return (
             self._names is None
             or name in self._names

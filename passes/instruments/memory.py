@@ -1,8 +1,8 @@
-"""``PassMemoryInstrument``: measure the memory that each pass allocated, kept and had at its peak.
+"""``PassMemoryInstrument``: measure the memory that each pass allocated, and its peak.
 
-Python's memory comes from ``tracemalloc``, which sees NumPy's arrays as well, and slows passes down several times; the
-memory of the process (resident set) from the operating system, where it can be asked. Both are of the whole process:
-with passes on several threads at a time the numbers mix.
+Python's memory is measured by ``tracemalloc``, which includes NumPy's arrays and slows passes down several times; the
+resident set size comes from the operating system, where available. Both are of the whole process: when passes run on
+several threads at a time, each pass's numbers include the memory of the others.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _PAGE_SIZE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 
 
 def resident_bytes() -> int | None:
-    """The bytes of this process that are in memory now; None where the system does not tell."""
+    """Return the resident set size of this process in bytes; None where the system does not provide it."""
     try:
         return int(_STATM.read_text().split()[1]) * _PAGE_SIZE
     except (OSError, IndexError, ValueError):
@@ -35,12 +35,11 @@ def resident_bytes() -> int | None:
 
 
 class PassMemoryInstrument(PassInstrument, SpanReport):
-    """Measures the memory of passes; may be read during and after the context, and after a pass that failed.
+    """Measure the memory of passes; may be read during and after the context, and after a pass that failed.
 
-    Each span of a pass has the attributes ``allocated`` (bytes that Python holds more than before it), ``peak`` (the
-    most bytes that it held beyond what was there before) and ``resident`` (the growth of the process, None if unknown).
-    ``tracemalloc`` is started with the first pass if it does not run already, and then stopped when the context is
-    left.
+    Each span of a pass has the attributes ``allocated`` (growth in bytes of Python's memory during the pass), ``peak``
+    (its greatest growth at any time during the pass) and ``resident`` (growth of the resident set, None if unknown).
+    ``tracemalloc`` is started by the first pass if it does not run already, and then stopped when the context is left.
     """
 
     kind = "memory"
@@ -59,7 +58,7 @@ class PassMemoryInstrument(PassInstrument, SpanReport):
         return self._recorder.now()
 
     def reset(self) -> None:
-        """Forget what was measured."""
+        """Delete the measurements."""
         self._recorder.reset()
 
     def exit_pass_ctx(self) -> None:
@@ -73,7 +72,7 @@ class PassMemoryInstrument(PassInstrument, SpanReport):
             self._started_tracing = True
         now, peak = tracemalloc.get_traced_memory()
         for outer in self._open[-1:]:
-            outer.peak = max(outer.peak, peak)  # reset_peak forgets it for the outer pass as well
+            outer.peak = max(outer.peak, peak)  # reset_peak resets it for the outer pass as well
         self._recorder.open(info.name, opt_level=info.opt_level)
         self._open.append(_Measurement(now, now, resident_bytes()))
         tracemalloc.reset_peak()
@@ -88,7 +87,7 @@ class PassMemoryInstrument(PassInstrument, SpanReport):
         if not self._open:
             return
         measurement = self._open.pop()
-        now, peak = tracemalloc.get_traced_memory()  # (0, 0) if somebody has stopped the tracing meanwhile
+        now, peak = tracemalloc.get_traced_memory()  # (0, 0) if tracing was stopped meanwhile
         peak = max(peak, measurement.peak)
         for outer in self._open[-1:]:
             outer.peak = max(outer.peak, peak)
@@ -105,7 +104,7 @@ class PassMemoryInstrument(PassInstrument, SpanReport):
 
 
 class _Measurement:
-    """The memory of the process when a pass began, and the peak since, as far as it is known; in bytes."""
+    """The memory of the process when a pass began, and the peak since then that is known so far; in bytes."""
 
     __slots__ = ("peak", "resident", "start")
 

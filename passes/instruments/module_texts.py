@@ -1,4 +1,4 @@
-"""Print modules between passes. Text is expensive: functions that a pass left alone are not printed again."""
+"""Print modules between passes. Text is expensive: functions that a pass did not change are not printed again."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Functions = Mapping[GlobalVar, AnyFunction]
 
 @dataclass(frozen=True)
 class Change:
-    """A function whose text changed: before and after; empty where there was, or is, no such function."""
+    """A function whose text changed, before and after; empty text if the function did not exist before or after."""
 
     function: str
     before: str
@@ -28,11 +28,11 @@ class Change:
 
 
 class ModuleTexts:
-    """Texts of the functions whose names fit, by the module that they are in.
+    """Texts of the functions of modules whose names match.
 
     Args:
-        passes: names or patterns of the passes to look at; None: all, but pipelines, where only changes count.
-        functions: names or patterns of the functions to look at; None: all.
+        passes: names or patterns of the passes to observe; None: all, except pipelines where only changes are shown.
+        functions: names or patterns of the functions to print; None: all.
 
     Raises:
         TypeError: one of the two is neither a name nor a list of names.
@@ -42,25 +42,25 @@ class ModuleTexts:
         self._passes = NameFilter(passes, "passes")
         self._functions = NameFilter(functions, "functions")
         self._open = _Open()
-        #: Of functions of the module looked at last: by the function the text of a module that holds only it.
+        #: For each function of the last module: the text of a module that contains only that function.
         self._alone: dict[AnyFunction, str] = {}
         self._loop_level: dict[PrimFunc, str] = {}
 
     @property
     def takes_all_passes(self) -> bool:
-        """Whether no passes were named."""
+        """Whether all passes are observed."""
         return self._passes.takes_all
 
     def wants(self, info: PassInfo, changes_only: bool = True) -> bool:
-        """Whether the pass is to be looked at. Where only changes count, those of a pipeline were its passes'."""
+        """Whether to observe the pass. Changes are not shown for unnamed pipelines, as their passes show them."""
         return self._passes(info.name) and not (changes_only and info.pipeline and self._passes.takes_all)
 
     def selected(self, mod: IRModule) -> Functions:
-        """The functions to look at."""
+        """Return the selected functions of ``mod``."""
         return {key: function for key, function in mod.functions.items() if self._functions(key.name)}
 
     def text(self, mod: IRModule) -> str:
-        """The text of a module of the functions to look at."""
+        """Return the text of the selected functions of ``mod``."""
         known, self._loop_level = self._loop_level, {}
 
         def loop_level(function: PrimFunc) -> str:
@@ -71,7 +71,7 @@ class ModuleTexts:
         return to_text(IRModule(self.selected(mod)), loop_level=loop_level)
 
     def changes(self, before: Functions, after: Functions) -> list[Change]:
-        """The functions that differ, in the order of ``after``, and then those that are gone."""
+        """Return the functions that differ, in the order of ``after``, and then those that were removed."""
         names_before = {key.name: function for key, function in before.items()}
         names_after = {key.name: function for key, function in after.items()}
         known, self._alone = self._alone, {}
@@ -90,20 +90,20 @@ class ModuleTexts:
         return found
 
     def begin(self, mod: IRModule) -> None:
-        """A pass begins on ``mod``; :meth:`end` follows, on the same thread, whether or not it failed."""
+        """Begin a pass on ``mod``; the caller calls :meth:`end` on the same thread, also if the pass fails."""
         self._open.functions.append(self.selected(mod))
 
     def changes_of_pass(self, mod: IRModule) -> list[Change]:
-        """The changes since the :meth:`begin` of the innermost pass that has not ended."""
+        """Return the changes since the :meth:`begin` of the innermost pass that has not ended."""
         return self.changes(self._open.functions[-1], self.selected(mod))
 
     def end(self) -> None:
-        """The innermost pass has ended."""
+        """End the innermost pass."""
         self._open.functions.pop()
 
 
 class _Open(threading.local):
-    """The functions that the passes which are running on this thread were given."""
+    """The input functions of the passes that are running on this thread."""
 
     def __init__(self) -> None:
         self.functions: list[Functions] = []

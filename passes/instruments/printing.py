@@ -1,4 +1,4 @@
-"""Instruments and a pass that print the module between passes."""
+"""Print the module between passes: instruments, and the pass ``PrintIR``."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def _show(title: str, text: str, stream: TextIO | None) -> None:
-    # sys.stdout is looked up at each use: notebooks and tests put another one in its place.
+    # sys.stdout is looked up at each use: notebooks and tests replace it.
     print(f"{title}\n{text}", file=stream if stream is not None else sys.stdout)
 
 
@@ -30,10 +30,10 @@ class _PrintAll(PassInstrument):
     """Base of ``PrintBeforeAll`` and ``PrintAfterAll``.
 
     Args:
-        stream: where it prints: standard output by default.
-        passes: names or patterns (``"Fuse*"``) of the passes to look at; None: all.
+        stream: gets the text: standard output by default.
+        passes: names or patterns (``"Fuse*"``) of the passes to observe; None: all.
         functions: names or patterns of the functions to print; None: all.
-        only_changed: print only functions that changed. (What a pipeline changed is shown only if it is named.)
+        only_changed: print only functions that changed. (The changes of a pipeline are shown only if it is named.)
 
     Raises:
         TypeError: ``passes`` or ``functions`` is neither a name nor a list of names.
@@ -57,10 +57,10 @@ class _PrintAll(PassInstrument):
 
 
 class PrintBeforeAll(_PrintAll):
-    """Prints each pass's name and the module before it; to ``stream``, or standard output.
+    """Print each pass's name and the module before it; to ``stream``, or standard output.
 
-    ``passes`` and ``functions`` (names or patterns) limit what is printed; with ``only_changed`` these are functions
-    whose text is another one than when it was last looked at.
+    ``passes`` and ``functions`` (names or patterns) limit the output; with ``only_changed`` only functions are printed
+    whose text has changed since it was last printed.
     """
 
     _last: Functions = MappingProxyType({})
@@ -78,9 +78,9 @@ class PrintBeforeAll(_PrintAll):
 
 
 class PrintAfterAll(_PrintAll):
-    """Prints each pass's name and the module after it; to ``stream``, or standard output.
+    """Print each pass's name and the module after it; to ``stream``, or standard output.
 
-    ``passes`` and ``functions`` (names or patterns) limit what is printed; with ``only_changed`` these are functions
+    ``passes`` and ``functions`` (names or patterns) limit the output; with ``only_changed`` only functions are printed
     whose text the pass changed.
     """
 
@@ -104,16 +104,16 @@ class PrintAfterAll(_PrintAll):
 
 
 def _show_changed(title: str, changes: Sequence[Change], stream: TextIO | None) -> None:
-    texts = [change.after or f"# @{change.function} is gone" for change in changes]
+    texts = [change.after or f"# @{change.function} was removed" for change in changes]
     if texts:
         _show(title, "\n".join(texts), stream)
 
 
 class PassPrintingInstrument(PassInstrument):
-    """Prints the module before the passes of one list of names and after those of another.
+    """Print the module before the passes of one list of names and after those of another.
 
     Raises:
-        TypeError: one of the two is no list or tuple of names.
+        TypeError: one of the two is not a list or tuple of names.
     """
 
     def __init__(
@@ -138,7 +138,7 @@ class PassPrintingInstrument(PassInstrument):
 @register_pass
 @module_pass(opt_level=0, name="PrintIR")
 class PrintIR(ModulePass):
-    """Print ``header`` and the module, and return the module: put it after the pass to look at."""
+    """Print ``header`` and the module, and return the module: add it after the pass to inspect."""
 
     def __init__(self, header: str = "", stream: TextIO | None = None) -> None:
         self._header = header

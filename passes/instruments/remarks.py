@@ -1,4 +1,4 @@
-"""``Remarks``: collect the remarks of passes, to be searched by pass, kind, function and text."""
+"""``Remarks``: collect the remarks of passes, and select them by pass, kind, function and text."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tilewright.passes.instruments.filters import NameFilter, Names
 
 
 class Remarks(PassInstrument):
-    """Collects what passes say through ``PassContext.remark``.
+    """Collect the remarks that passes make through ``PassContext.remark``.
 
     ::
 
@@ -23,18 +23,18 @@ class Remarks(PassInstrument):
             tw.build(mod)
         print(remarks.render(passes="FuseOps", kinds="missed", message="conv2d"))
 
-    What it has collected stays until ``reset``, also if it enters another context.
+    The remarks are kept until ``reset``, across contexts.
 
     Args:
         passes: names or patterns (``"Fuse*"``) of the passes whose remarks are collected; None: of all.
-        kinds: ``"applied"``, ``"missed"``, ``"note"``, or kinds that passes made up; None: all.
+        kinds: ``"applied"``, ``"missed"``, ``"note"``, or kinds that passes define; None: all.
         functions: names or patterns of the functions that remarks are about; None: all, and those about no function.
         message: a regular expression that is searched for in the message and the place.
-        stream: where remarks are also printed as they are made.
+        stream: also gets each remark when it is made.
 
     Raises:
         TypeError: a filter is neither a name nor a list of names.
-        re.error: ``message`` is no regular expression.
+        re.error: ``message`` is not a valid regular expression.
     """
 
     def __init__(
@@ -51,11 +51,11 @@ class Remarks(PassInstrument):
 
     @property
     def remarks(self) -> list[Remark]:
-        """The remarks collected, in order (a copy)."""
+        """Return the collected remarks, in order (a copy)."""
         return list(self._remarks)
 
     def reset(self) -> None:
-        """Forget what was collected."""
+        """Delete the collected remarks."""
         self._remarks = []
 
     def remark(self, remark: Remark) -> None:
@@ -67,12 +67,12 @@ class Remarks(PassInstrument):
     def select(
         self, passes: Names = None, kinds: Names = None, functions: Names = None, message: str = ""
     ) -> list[Remark]:
-        """Those of the remarks that fit; the arguments are those that ``Remarks`` takes."""
+        """Return the remarks that match; the arguments are those of ``Remarks``."""
         return list(filter(_filter(passes, kinds, functions, message), self._remarks))
 
     def render(self, passes: Names = None, kinds: Names = None, functions: Names = None, message: str = "") -> str:
-        """The remarks that fit (see :meth:`select`) as text: below the name of each pass one line for each, with the
-        place below it. What was said several times is there once, with a number."""
+        """Return the remarks that match (see :meth:`select`) as text: below the name of each pass a line per remark,
+        with its place below it. Equal remarks are shown once, with their number."""
         groups: dict[str, dict[Remark, int]] = {}
         for remark in self.select(passes, kinds, functions, message):
             group = groups.setdefault(remark.pass_name or "(no pass)", {})
@@ -80,11 +80,11 @@ class Remarks(PassInstrument):
         return "\n".join(line for name, group in groups.items() for line in (name, *_lines(group)))
 
     def as_dict(self) -> dict[str, Any]:
-        """``{remarks: [{pass_name, function, kind, message, place}, ...]}``."""
+        """Return ``{remarks: [{pass_name, function, kind, message, place}, ...]}``."""
         return {"remarks": [dataclasses.asdict(remark) for remark in self._remarks]}
 
     def to_json(self, indent: int | None = 2) -> str:
-        """``as_dict`` as JSON text."""
+        """Return ``as_dict`` as JSON text."""
         return json.dumps(self.as_dict(), indent=indent)
 
 

@@ -15,18 +15,18 @@ from tilewright.passes.graph.walk import children_outside_groups, is_primitive
 from tilewright.tensorir.keys import CALLS, PARAMETERS
 from tilewright.tensorir.stmt import PrimFunc
 
-#: Whether a name, or a label as spans have it, is what is looked for.
+#: Checks whether a name, or the label of a span, is the symbol that is searched for.
 Match = Callable[[str], bool]
 
 
 @dataclass(frozen=True)
 class Sighting:
-    """One place.
+    """One occurrence of the symbol.
 
     Attributes:
         what: the operator, variable or function.
-        where: a phrase that says where it is, such as ``"in @main"``.
-        type: of the value, as text; empty where there is none.
+        where: its location as a phrase, such as ``"in @main"``.
+        type: the type of the value as text; empty if there is none.
     """
 
     what: str
@@ -35,13 +35,13 @@ class Sighting:
 
 
 def label_matches(symbol: str) -> Match:
-    """Whether a label is ``symbol``, or has it in quotes as those of imported models do (``Conv 'conv1'``)."""
+    """Return a function that matches ``symbol``, or a label that quotes it as imported models do (``Conv 'conv1'``)."""
     quoted = f"'{symbol}'"
     return lambda label: label == symbol or quoted in label
 
 
 def sightings(mod: IRModule, match: Match) -> Counter[Sighting]:
-    """The places in ``mod``."""
+    """Count the occurrences in ``mod``."""
     found: Counter[Sighting] = Counter()
     for key, function in mod.functions.items():
         if match(key.name):
@@ -52,7 +52,7 @@ def sightings(mod: IRModule, match: Match) -> Counter[Sighting]:
 
 
 def names_in(mod: IRModule) -> set[str]:
-    """The names that occur in ``mod``."""
+    """Return the names that occur in ``mod``."""
     found = {key.name for key in mod.functions}
     for function in mod.functions.values():
         if isinstance(function, Function):
@@ -62,7 +62,7 @@ def names_in(mod: IRModule) -> set[str]:
 
 
 def kernels_of(mod: IRModule, match: Match) -> set[str]:
-    """The kernels that compute what is looked for, or are it."""
+    """Return the kernels that match, or compute an operator that matches."""
     found = {key.name for key, function in mod.functions.items() if match(key.name) and isinstance(function, PrimFunc)}
     for function in mod.functions.values():
         for node in post_order(function) if isinstance(function, Function) else ():
@@ -124,7 +124,7 @@ def _matching(origins: Iterable[Origin], match: Match) -> list[Origin]:
 
 
 def describe(found: Counter[Sighting]) -> str:
-    """The places as one phrase."""
+    """Return the occurrences as one phrase."""
     places: dict[str, Counter[tuple[str, str]]] = {}
     for sighting, count in found.items():
         places.setdefault(sighting.where, Counter())[sighting.what, sighting.type] += count

@@ -1,6 +1,6 @@
-"""Measure modules, for instruments: in operators of their graphs and statements of their loop nests.
+"""Measure the size of modules: operator calls of their graphs and statements of their loop nests.
 
-Expressions of loop nests do not count. They would be most of the number, and counting them takes a fiftieth of a build.
+Expressions of loop nests do not count: they would dominate the number, and counting them takes 2 % of a build's time.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from tilewright.tensorir.stmt import PrimFunc, SeqStmt, Stmt
 
 
 class ModuleSizes:
-    """Sizes of modules. Those of functions are remembered as long as these live: passes leave most as they are."""
+    """Sizes of modules. The size of a function is cached as long as it lives: a pass changes few of them."""
 
     def __init__(self) -> None:
         self._known: weakref.WeakKeyDictionary[Function, int] = weakref.WeakKeyDictionary()
 
     def __call__(self, mod: IRModule) -> int:
-        """Operators called in graph functions (those of nested functions too), and statements of PrimFuncs."""
+        """Count the calls in graph functions (also in nested ones) and the statements of PrimFuncs."""
         return sum(map(self._size, mod.functions.values()))
 
     def _size(self, function: AnyFunction) -> int:
@@ -38,7 +38,7 @@ class ModuleSizes:
 
 
 def function_size(function: Function | PrimFunc) -> int:
-    """The calls of a graph function, or the statements of a PrimFunc (a sequence is its parts)."""
+    """Count the calls of a graph function, or the statements of a PrimFunc (a sequence counts as its parts)."""
     if isinstance(function, Function):
         return sum(isinstance(node, Call) for node in post_order(function))
     count = 0

@@ -22,22 +22,22 @@ if TYPE_CHECKING:
     from tilewright.graphir.module import IRModule
     from tilewright.passes.info import PassInfo
 
-#: What is counted, in the order in which it is shown: functions by their IR, nodes of graphs by class, calls in graphs
-#: by operator, nodes of loop nests by class, loops by kind, calls in loop nests by intrinsic (or ``kernel``).
+#: The groups of counts, in the order in which they are shown: functions by their IR, nodes of graphs by class, calls
+#: in graphs by operator, nodes of loop nests by class, loops by kind, calls in loop nests by intrinsic (or ``kernel``).
 GROUPS = ("functions", "graph nodes", "operators", "loop nodes", "loops", "intrinsics")
 
-#: How many there are, by group and name.
+#: Counts by group and name.
 Histogram = Counter[tuple[str, str]]
 
 
 @dataclasses.dataclass
 class PassStatistics:
-    """A run of a pass.
+    """The counts of one run of a pass.
 
     Attributes:
-        name: of the pass.
-        before: what the module was made of.
-        after: what it is made of then; None while the pass runs, or if it failed.
+        name: the name of the pass.
+        before: the counts of its input module.
+        after: the counts of its result; None while the pass runs, or if it failed.
     """
 
     name: str
@@ -45,7 +45,7 @@ class PassStatistics:
     after: Histogram | None = None
 
     def changes(self) -> dict[str, list[tuple[str, int, int]]]:
-        """The counts that changed: for each group with changes the names, with the counts before and after."""
+        """Return the counts that changed: for each group with changes the names, with the counts before and after."""
         if self.after is None:
             return {}
         found: dict[str, list[tuple[str, int, int]]] = {}
@@ -57,7 +57,7 @@ class PassStatistics:
 
 
 class IRStatistics(PassInstrument):
-    """Counts nodes and operators before and after every pass; may be read at any time.
+    """Count nodes and operators before and after every pass; may be read at any time.
 
     ::
 
@@ -66,8 +66,8 @@ class IRStatistics(PassInstrument):
             tw.build(mod)
         print(statistics.render())
 
-    Pipelines are left out: what they change is what their passes change. What was counted stays until ``reset``, also
-    if it enters another context. Functions that a pass left as they were are not counted again.
+    Pipelines are left out, as their passes are counted. The counts are kept until ``reset``, across contexts. Functions
+    that a pass did not change are not counted again.
 
     Attributes:
         passes: the runs of passes, in order.
@@ -79,7 +79,7 @@ class IRStatistics(PassInstrument):
         self._known: dict[AnyFunction, Histogram] = {}
 
     def reset(self) -> None:
-        """Forget what was counted."""
+        """Delete the counts."""
         self.passes = []
 
     def run_before_pass(self, mod: IRModule, info: PassInfo) -> None:
@@ -106,8 +106,11 @@ class IRStatistics(PassInstrument):
         return total
 
     def as_dict(self) -> dict[str, Any]:
-        """``{passes: [{name, before, after}, ...]}``, where ``before`` and ``after`` are ``{group: {name: count}}``
-        with the groups :data:`GROUPS`; ``after`` is None for a pass that failed or still runs."""
+        """Return ``{passes: [{name, before, after}, ...]}``.
+
+        ``before`` and ``after`` are ``{group: {name: count}}`` with the groups :data:`GROUPS`; ``after`` is None for a
+        pass that failed or still runs.
+        """
         return {
             "passes": [
                 {"name": run.name, "before": _by_group(run.before), "after": _by_group(run.after)}
@@ -116,11 +119,11 @@ class IRStatistics(PassInstrument):
         }
 
     def to_json(self, indent: int | None = 2) -> str:
-        """``as_dict`` as JSON text."""
+        """Return ``as_dict`` as JSON text."""
         return json.dumps(self.as_dict(), indent=indent)
 
     def render(self) -> str:
-        """The changes of each pass as text; passes that changed no count are only counted, at the end."""
+        """Return the changes of each pass as text; the last line tells how many passes changed no count."""
         lines: list[str] = []
         same = 0
         for run in self.passes:
@@ -132,7 +135,7 @@ class IRStatistics(PassInstrument):
             for group, counts in changes.items():
                 texts = [f"{name} {before} -> {after} ({after - before:+d})" for name, before, after in counts]
                 lines.append(f"  {group + ':':13}{', '.join(texts)}")
-        lines.append(f"{same} of {len(self.passes)} passes changed none of these numbers")
+        lines.append(f"{same} of {len(self.passes)} passes changed none of these counts")
         return "\n".join(lines)
 
 
@@ -144,7 +147,7 @@ class _Open(threading.local):
 
 
 def histogram(function: AnyFunction) -> Histogram:
-    """Count the nodes of a function by kind, those of loop nests wherever they stand, also if they are one object."""
+    """Count the nodes of a function by kind; a node of a loop nest that occurs several times counts each time."""
     return _of_graph(function) if isinstance(function, Function) else _of_loops(function)
 
 

@@ -25,13 +25,13 @@ class PassTotal:
     """All runs of the passes of one name.
 
     Attributes:
-        name: of the pass.
-        runs: how often it ran.
-        total: seconds in it.
-        self_time: seconds in it, but not in passes inside of it.
-        share: ``self_time`` as a part of the time of all passes.
-        growth: by how much the module grew, in operators and statements, over all runs that did not fail; None if all
-            of them did.
+        name: the name of the pass.
+        runs: the number of runs.
+        total: seconds in the pass.
+        self_time: seconds in the pass, without the passes inside it.
+        share: ``self_time`` as a fraction of the time of all passes.
+        growth: the growth of the module, in operators and statements, over all runs that did not fail; None if all of
+            them did.
     """
 
     name: str
@@ -43,7 +43,7 @@ class PassTotal:
 
 
 class PassTimingInstrument(PassInstrument, SpanReport):
-    """Measures passes; may be read during and after the context, and after a pass that failed.
+    """Measure the time of passes; may be read during and after the context, and after a pass that failed.
 
     ::
 
@@ -53,20 +53,20 @@ class PassTimingInstrument(PassInstrument, SpanReport):
         print(timing)
         print(timing.render("flat"))
 
-    What it has measured stays until ``reset``, also if it enters another context. A pass that raised is there with
-    status ``failed``; one that has not ended yet with status ``running`` and its time so far. Each span says how large
-    the module was ``size_before`` and ``size_after`` the pass: operators of graphs and statements of loop nests. To
-    count them is no part of any pass's time.
+    Measurements are kept until ``reset``, across contexts. A pass that raised has the status ``failed``; one that has
+    not ended yet has the status ``running`` and its time so far. Each span has the size of the module (operators of
+    graphs and statements of loop nests) before and after the pass, ``size_before`` and ``size_after``; counting it is
+    not part of any pass's time.
 
-    A build is the root of its passes, and has rows for what it does besides: code generation, as far as it was not done
-    while passes ran, and linking. What is left is the time of the build itself.
+    A build is the root of its passes, and has rows for its other steps: code generation, as far as it did not run
+    beside the passes, and linking. The rest is the build's own time.
 
-    A build goes on as when nobody looks: passes over loop nests run on a few kernels at a time, while another thread
-    compiles those before, with which they share the interpreter. The spans of such runs have an attribute ``part``; the
-    tree shows the parts of a pass as one.
+    The instrument does not change the order of a build: passes over loop nests run on a few kernels at a time, while
+    another thread compiles the previous ones and shares the interpreter with them. The spans of such runs have an
+    attribute ``part``; the tree shows the parts of a pass as one.
 
     Args:
-        steps: whether to time what builds do besides running passes.
+        steps: whether to time also the steps of builds that are not passes.
     """
 
     in_parts = True
@@ -87,11 +87,11 @@ class PassTimingInstrument(PassInstrument, SpanReport):
         return self._recorder.now()
 
     def paused(self) -> AbstractContextManager[None]:
-        """Stop the clock inside of the ``with`` block: for instruments that do a lot themselves."""
+        """Stop the clock inside the ``with`` block: for instruments that themselves take time."""
         return self._recorder.paused()
 
     def reset(self) -> None:
-        """Forget what was measured."""
+        """Delete the measurements."""
         self._recorder.reset()
 
     def run_before_pass(self, mod: IRModule, info: PassInfo) -> None:
@@ -123,7 +123,7 @@ class PassTimingInstrument(PassInstrument, SpanReport):
                 span.attributes["error"] = f"{type(error).__name__}: {error}"
 
     def flat(self) -> list[PassTotal]:
-        """The passes, and steps of builds, by name, those first that took most time themselves."""
+        """Return the passes, and the steps of builds, by name, in descending order of their own time."""
         now, whole = self.now(), self.total()
         found: dict[str, PassTotal] = {}
 
@@ -131,7 +131,7 @@ class PassTimingInstrument(PassInstrument, SpanReport):
             total = found.setdefault(span.name, PassTotal(span.name))
             total.runs += 1
             total.self_time += span.self_time(now)
-            if span.name not in inside:  # a pipeline in one of the same name: that time is there already
+            if span.name not in inside:  # a pipeline in one of the same name: its time is included already
                 total.total += span.elapsed(now)
                 if "size_after" in span.attributes:
                     grown = span.attributes["size_after"] - span.attributes["size_before"]
@@ -164,15 +164,15 @@ class PassTimingInstrument(PassInstrument, SpanReport):
         return {"flat": [dataclasses.asdict(total) for total in self.flat()]}
 
     def render(self, order: str = "tree") -> str:
-        """The passes as text.
+        """Return the passes as text.
 
         Args:
             order: ``"tree"``: each pass under its pipeline with its time, the time outside of its inner passes, its
-                share of all, and the module's size before and after; ``"flat"``: one line for all runs of a pass, most
-                time of its own first.
+                share of the total, and the module's size before and after; ``"flat"``: one line for all runs of a pass,
+                in descending order of their own time.
 
         Raises:
-            ValueError: another order.
+            ValueError: ``order`` is something else.
         """
         if order == "tree":
             return super().render()
@@ -194,7 +194,7 @@ class PassTimingInstrument(PassInstrument, SpanReport):
 
 
 def _joined(span: Span, now: float) -> Span:
-    """``span`` with the parts of each pass inside of it as one span, of their time and size in all."""
+    """Return ``span`` with the parts of each inner pass joined to one span, with the sums of their times and sizes."""
     children: list[Span] = []
     firsts: dict[tuple[str, int], Span] = {}
     runs: Counter[tuple[str, int]] = Counter()
@@ -210,7 +210,7 @@ def _joined(span: Span, now: float) -> Span:
             continue
         first.duration = first.elapsed(now) + child.elapsed(now)
         first.children += child.children
-        first.status = child.status  # what fails ends the pipeline: it is in the last part
+        first.status = child.status  # a failure ends the pipeline, so it is in the last part
         for size in ("size_before", "size_after"):
             if size not in child.attributes:  # it failed, so nothing is known of the whole
                 first.attributes.pop(size, None)

@@ -32,9 +32,9 @@ class Event:
     """A change of a symbol by one pass.
 
     Attributes:
-        pass_name: of the pass; ``"input"`` for what the first pass was given.
-        text: what happened; empty if only remarks were made.
-        remarks: what the pass said about it: kind and message.
+        pass_name: the name of the pass; ``"input"`` for the input of the first pass.
+        text: the change; empty if the pass only made remarks.
+        remarks: the remarks of the pass about the symbol: kind and message.
     """
 
     pass_name: str
@@ -43,7 +43,7 @@ class Event:
 
 
 class TraceSymbol(PassInstrument):
-    """Follows a name through the passes: what changed, renamed, fused, split or removed it.
+    """Trace a name through the passes: report which passes changed, renamed, fused, split or removed it.
 
     ::
 
@@ -52,17 +52,17 @@ class TraceSymbol(PassInstrument):
             tw.build(mod)
         print(trace.render())
 
-    A symbol is the name of a function or kernel, of a variable or parameter, or what an operator's call is called
-    (``span``; nodes of imported models, as ``Conv 'conv1'``, are found by their name alone too). What several operators
-    become keeps the name of the one that they stand for, so a symbol may be in several places. A function or parameter
-    that gets another name is followed. Where no pass says what became of a symbol, it is said to be lost.
+    A symbol is the name of a function or kernel, of a variable or parameter, or the label of an operator's call
+    (``span``; nodes of imported models, as ``Conv 'conv1'``, are also found by the quoted name alone). Operators that
+    replace another one keep its label, so a symbol may occur in several places. Renamed functions and parameters are
+    followed. A symbol that disappears without a remark is reported as lost.
 
-    Remarks about the symbol, and about kernels that compute it, are part of its story. One instance may see several
-    builds; each begins with another ``input``.
+    Remarks about the symbol, and about kernels that compute it, are included. One instance may trace several builds;
+    each begins with another ``input``.
 
     Attributes:
         symbol: the name.
-        events: what happened, in order.
+        events: the changes, in order.
     """
 
     def __init__(self, symbol: str) -> None:
@@ -111,26 +111,26 @@ class TraceSymbol(PassInstrument):
             self._open.remarks[-1].append(f"{remark.kind}: {remark.message}")
 
     def _begin(self, mod: IRModule) -> None:
-        """A module that no pass made: the input of a build."""
+        """Start with a module that no pass returned: the input of a build."""
         self._names = {self.symbol}
         self._candidates = names_in(mod)
         self._last, self._seen = mod, sightings(mod, self._matches)
         self._kernels = kernels_of(mod, self._matches)
-        text = f"{self.symbol} is {describe(self._seen)}" if self._seen else f"{self.symbol} is nowhere yet"
+        text = f"{self.symbol} is {describe(self._seen)}" if self._seen else f"{self.symbol} does not occur yet"
         self.events.append(Event(INPUT, text))
 
     def _matches(self, name: str) -> bool:
         return any(label_matches(symbol)(name) for symbol in self._names)
 
     def _spelled(self) -> set[str]:
-        """The forms in which remarks mention the symbol."""
+        """Return the forms in which remarks mention the symbol."""
         return {form for name in self._names for form in (name, f"@{name}", f"%{name}", f"@{name}:")}
 
     def _story(self, found: Counter[Sighting], renamed: str, remarks: list[str]) -> str:
         if renamed:
             return renamed
         if not found:
-            return "gone" + ("" if remarks else ": lost, the pass does not say where it went")
+            return "gone" + ("" if remarks else ": lost, without a remark of the pass")
         if not self._seen:
             return f"appears: {describe(found)}"
         if all(sighting.what == "a constant" for sighting in found):
@@ -138,7 +138,7 @@ class TraceSymbol(PassInstrument):
         return f"now {describe(found)}"
 
     def _follow(self, before: IRModule, after: IRModule) -> str:
-        """Take over the new name of a function or parameter that has got another one."""
+        """Follow a function or parameter that was renamed; return a text that says so, empty if none was."""
         functions = {key.name: function for key, function in after.functions.items()}
         for key, function in before.functions.items():
             if key.name in self._names and key.name not in after:
@@ -155,20 +155,20 @@ class TraceSymbol(PassInstrument):
         return ""
 
     def as_dict(self) -> dict[str, Any]:
-        """``{symbol, events: [{pass_name, text, remarks}, ...]}``."""
+        """Return ``{symbol, events: [{pass_name, text, remarks}, ...]}``."""
         return {"symbol": self.symbol, "events": [dataclasses.asdict(event) for event in self.events]}
 
     def to_json(self, indent: int | None = 2) -> str:
-        """``as_dict`` as JSON text."""
+        """Return ``as_dict`` as JSON text."""
         return json.dumps(self.as_dict(), indent=indent)
 
     def render(self) -> str:
-        """The story, a line for each pass that changed something, and below it what the pass said."""
+        """Return the events as text: a line for each pass that changed the symbol, with its remarks below it."""
         if not self.events:
             return f"{self.symbol}: no pass has run"
-        if all(event.pass_name == INPUT and "nowhere" in event.text for event in self.events):
+        if all(event.pass_name == INPUT and "does not occur" in event.text for event in self.events):
             hint = suggestion(self.symbol, self._candidates)
-            return f"{self.symbol}: no function, variable or operator is called that.{hint}"
+            return f"{self.symbol}: no function, variable or operator has this name.{hint}"
         lines = []
         for event in self.events:
             lines.append(f"{event.pass_name}: {event.text}" if event.text else f"{event.pass_name}:")
@@ -177,7 +177,7 @@ class TraceSymbol(PassInstrument):
 
 
 class _Open(threading.local):
-    """For each pass that is running on this thread: what it has said about the symbol."""
+    """The remarks about the symbol of each pass that is running on this thread."""
 
     def __init__(self) -> None:
         self.remarks: list[list[str]] = []

@@ -1,4 +1,4 @@
-"""``VerifyInstrument``: check that every pass keeps the rules of both IRs and leaves its input as it was."""
+"""``VerifyInstrument``: verify the module after every pass, and that the pass did not change its input."""
 
 from __future__ import annotations
 
@@ -23,34 +23,34 @@ _MAX_SHOWN = 20
 
 
 class VerifyInstrument(PassInstrument):
-    """Verifies the module after every pass, and names the pass that broke a rule, the function and the line.
+    """Verify the module after every pass; errors name the pass that broke a rule, the function and the line.
 
-    A module that no pass made is verified before the first pass that gets it, so that a wrong input is not blamed on a
-    pass. Functions that a pass left as they were are not verified again.
+    A module that no pass returned is verified before the first pass that gets it, so that a wrong input is not
+    attributed to a pass. Functions that a pass did not change are not verified again.
 
     A pass must not change its input. That the input still has the same functions is always checked.
 
     Args:
-        check_mutation: also check that the functions of the input are what they were, down to the last node and the
-            data of constants. That takes longer than most passes.
+        check_mutation: also check by hashes that no node and no constant's data in the input's functions has changed.
+            That takes longer than most passes.
 
     Raises:
-        VerifyError: (where passes run) a rule is broken, or a pass changed its input.
+        VerifyError: (when a pass runs) a rule is broken, or a pass changed its input.
     """
 
     def __init__(self, check_mutation: bool = False) -> None:
         self._check_mutation = check_mutation
         self._open = _Open()
-        #: Functions that keep the rules: those of the module that was verified last.
+        #: Functions that were verified: those of the last module.
         self._good: dict[GlobalVar, AnyFunction] = {}
         self._hashes: dict[AnyFunction, int] = {}
 
     def run_before_pass(self, mod: IRModule, info: PassInfo) -> None:
-        self._verify(mod, f"the module that pass {info.name} was given breaks the rules, and no pass made it")
+        self._verify(mod, f"the input module of pass {info.name} breaks rules of the IR (no earlier pass returned it)")
         functions = mod.functions
         hashes: dict[AnyFunction, int] = {}
         if self._check_mutation:
-            # What has just been compared (see below) need not be hashed again.
+            # Functions hashed after the previous pass (see below) need not be hashed again.
             hashes = {
                 function: self._hashes[function] if function in self._hashes else _hash(function)
                 for function in functions.values()
@@ -66,8 +66,8 @@ class VerifyInstrument(PassInstrument):
             key.name for key, function in functions.items() if self._hashes.get(function) != hashes.get(function)
         ]
         if changed:
-            raise _error(f"{who} changed the function @{changed[0]} of the module that it was given", changed[0])
-        self._verify(mod, f"{who} left a module that breaks the rules")
+            raise _error(f"{who} changed the function @{changed[0]} of its input module", changed[0])
+        self._verify(mod, f"{who} returned a module that breaks rules of the IR")
         self._open.inputs.pop()
 
     def pass_failed(self, mod: IRModule, info: PassInfo, error: BaseException) -> None:
@@ -79,7 +79,7 @@ class VerifyInstrument(PassInstrument):
             return
         problems: list[tuple[str, str]] = []
         for key, function in functions.items():
-            # What a graph function calls may have changed.
+            # A graph function is verified again, as the functions that it calls may have changed.
             if isinstance(function, Function) or self._good.get(key) is not function:
                 problems.extend((key.name, problem) for problem in problems_of(mod, key))
         if problems:
@@ -91,19 +91,19 @@ class VerifyInstrument(PassInstrument):
 
 
 class _Open(threading.local):
-    """For each pass that is running on this thread: what it was given, the functions, and their hashes."""
+    """For each pass that is running on this thread: its input module, the functions in it, and their hashes."""
 
     def __init__(self) -> None:
         self.inputs: list[tuple[IRModule, dict[GlobalVar, AnyFunction], dict[AnyFunction, int]]] = []
 
 
 def _check_functions(mod: IRModule, before: dict[GlobalVar, AnyFunction], who: str) -> None:
-    """Check that a pass left the functions of the module that it was given as they were."""
+    """Check that a pass did not add, remove or replace functions of its input module."""
     old, new = ({key.name: function for key, function in known.items()} for known in (before, mod.functions))
     for name in [*old, *new]:
         if old.get(name) is not new.get(name):
             what = "added" if name not in old else "removed" if name not in new else "replaced"
-            raise _error(f"{who} {what} the function @{name} of the module that it was given", name)
+            raise _error(f"{who} {what} the function @{name} of its input module", name)
 
 
 def _hash(function: AnyFunction) -> int:

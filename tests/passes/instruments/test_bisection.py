@@ -163,7 +163,7 @@ def test_a_model_that_is_wrong_without_passes_is_an_error_with_the_cause(mod: IR
     def is_good(bisect: OptBisect) -> bool:
         raise KeyError("no such file")
 
-    with pytest.raises(PassError, match="without any pass") as caught:
+    with pytest.raises(PassError, match="without all optional passes") as caught:
         bisect_passes(is_good)
     assert isinstance(caught.value.__cause__, KeyError)
 

@@ -62,7 +62,7 @@ def test_only_what_a_pass_changed_is_shown(graph: IRModule) -> None:
         "EliminateCommonSubexpr",
         "  graph nodes: Call 3 -> 2 (-1)",
         "  operators:   tanh 2 -> 1 (-1)",
-        "1 of 2 passes changed none of these numbers",
+        "1 of 2 passes changed none of these counts",
     ]
 
 

@@ -100,7 +100,7 @@ def test_what_is_merged_is_gone_with_what_takes_its_place() -> None:
 
 def test_what_a_pass_drops_without_a_word_is_lost() -> None:
     drop = function_pass(lambda func, mod, ctx: func.with_body(func.params[0]), opt_level=0, name="Drop")
-    assert traced("relu1", layer(), drop)[1:] == ["Drop: gone: lost, the pass does not say where it went"]
+    assert traced("relu1", layer(), drop)[1:] == ["Drop: gone: lost, without a remark of the pass"]
 
 
 def test_a_function_that_is_renamed_is_followed() -> None:
@@ -113,7 +113,7 @@ def test_a_function_that_is_renamed_is_followed() -> None:
     assert lines == [
         "input: worse is a graph function in the module, @worse",
         "Rename: renamed to @better",
-        "Drop: gone: lost, the pass does not say where it went",
+        "Drop: gone: lost, without a remark of the pass",
     ]
 
 
@@ -139,14 +139,14 @@ def test_a_function_that_is_inlined_is_gone_and_the_pass_says_so() -> None:
 def test_a_kernel_appears_when_it_is_made() -> None:
     lines = traced("matmul_relu", layer(), FuseOps(), LowerToTensorIR())
     assert lines[:2] == [
-        "input: matmul_relu is nowhere yet",
+        "input: matmul_relu does not occur yet",
         "LowerToTensorIR: appears: a loop nest in the module, @matmul_relu",
     ]
 
 
 def test_a_name_that_is_never_there_gets_a_suggestion() -> None:
     (line,) = traced("produkt1", layer(), FuseOps())
-    assert line.startswith("produkt1: no function, variable or operator is called that. Did you mean 'product1'")
+    assert line.startswith("produkt1: no function, variable or operator has this name. Did you mean 'product1'")
 
 
 def test_without_passes_there_is_no_story() -> None:

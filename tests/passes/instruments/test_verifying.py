@@ -60,7 +60,7 @@ def test_the_pass_that_breaks_a_rule_is_named_with_function_and_line(graph: IRMo
         run(graph, KEEP, break_graph, KEEP)
     text = str(caught.value)
     assert text.startswith(
-        "pass WrongType (opt_level 1) left a module that breaks the rules:\n@main: the type is Tensor"
+        "pass WrongType (opt_level 1) returned a module that breaks rules of the IR:\n@main: the type is Tensor"
     )
     assert "add(tanh(...), const[4]) : Tensor[(5,), float32]" in text
 
@@ -76,7 +76,9 @@ def test_loop_level_functions_are_verified_as_well(graph: IRModule) -> None:
 def test_a_wrong_input_is_blamed_on_no_pass(graph: IRModule) -> None:
     function = graph["main"]
     assert isinstance(function, gi.Function)
-    with pytest.raises(VerifyError, match=r"the module that pass pipeline was given .* and no pass made it:\n@main: "):
+    with pytest.raises(
+        VerifyError, match=r"the input module of pass pipeline .* \(no earlier pass returned it\):\n@main: "
+    ):
         run(IRModule.from_expr(wrong_type(function)), KEEP)
 
 
@@ -101,7 +103,7 @@ def test_a_pass_that_changes_the_functions_of_its_input_is_found(graph: IRModule
         return result
 
     with pytest.raises(
-        VerifyError, match=f"pass Mutates .* {change} the function @(main|more) of the module that it"
+        VerifyError, match=f"pass Mutates .* {change} the function @(main|more) of its input module"
     ) as caught:
         run(graph, KEEP, mutates)
     assert not any("then instrument" in note for note in getattr(caught.value, "__notes__", ()))
@@ -123,9 +125,7 @@ def test_nodes_and_data_that_a_pass_changes_are_found_if_wanted(graph: IRModule,
         spoil(mod)
         return mod
 
-    with pytest.raises(
-        VerifyError, match=r"pass Mutates .* changed the function @main of the module that it was given"
-    ):
+    with pytest.raises(VerifyError, match=r"pass Mutates .* changed the function @main of its input module"):
         run(graph, KEEP, module_pass(mutates, opt_level=1, name="Mutates"), check_mutation=True)
 
 
