@@ -49,26 +49,26 @@ class _DotProducts(IntentLowering):
         """Return the store of the instruction's result that replaces a loop over its products, or a reason."""
         store, count = loop.body, loop.annotations[DOT_PRODUCT]
         if loop.kind != "serial" or not isinstance(loop.extent, IntImm) or loop.extent.value != count:
-            return f"it is no serial loop of {count} steps"
+            return f"it is not a serial loop of {count} iterations"
         if not isinstance(store, BufferStore):
-            return "it does not hold one store"
+            return "its body is not a single store"
         factors = _added_product(store)
         if factors is None or any(uses_var(index, {loop.var}) for index in store.indices):
-            return "it does not add a product to one place"
+            return "it does not accumulate products into one element"
         total = store.value.dtype
         if any(mask is not None for mask in _masks(store)):
-            return "some lanes are masked"
+            return "its accesses are masked"
         if total.is_float and not self.reassociate:
-            return "floats are added up in another order at opt_level 3 only"
+            return "sums of floats are reassociated only at opt_level 3"
         loads = [load for load in [_narrow_load(factor, total) for factor in factors] if load is not None]
         if len(loads) < 2 or any(load.buffer is store.buffer for load in loads):
-            return "its factors are no loads that are converted to the type of the sum"
+            return "its factors are not two loads converted to the type of the sum"
         kinds = [load.buffer.dtype for load in loads]
         if total.lanes == 1 or self.target.dot_products(kinds[0], kinds[1], total) != count:
             return f"{self.target.mcpu} has no instruction that adds {count} products of {kinds[0]} by {kinds[1]}"
         left, right = [self._groups(load, loop, count, total) for load in loads]
         if left is None or right is None:
-            return "what its steps read does not lie side by side"
+            return "its iterations do not read contiguous elements"
         old = BufferLoad(store.buffer, store.indices)
         return BufferStore(store.buffer, Call("dot", (old, left, right), total), store.indices)
 
@@ -158,7 +158,7 @@ def _lowered(func: PrimFunc, target: Target | None, reassociate: bool, ctx: Pass
     mutator = _DotProducts(func, target if target is not None else Target.current(), reassociate)
     body = mutator.mutate(func.body)
     if ctx is not None:
-        mutator.tell(ctx, "{} sums add several products by one instruction")
+        mutator.tell(ctx, "replaced {} loops over products by dot-product instructions")
     return func.with_body(body)
 
 

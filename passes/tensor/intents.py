@@ -50,4 +50,4 @@ class IntentLowering(ScopedMutator):
             ctx.remark(applied.format(self.lowered), kind="applied")
         for reason, count in self.refused.items():
             loops = "a loop" if count == 1 else f"{count} loops"
-            ctx.remark(f"{loops} annotated {self.key!r} can't be lowered: {reason}", kind="missed")
+            ctx.remark(f"{loops} annotated {self.key!r} not lowered: {reason}", kind="missed")

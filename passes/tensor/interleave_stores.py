@@ -38,15 +38,15 @@ class _Interleaver(IntentLowering):
         """Return one store of whole vectors that replaces a loop over interleaved stores, or a reason."""
         store, extent = loop.body, loop.extent
         if loop.kind != "serial" or not isinstance(extent, IntImm) or not isinstance(store, BufferStore):
-            return "it is no serial loop of some steps around one store"
+            return "it is not a serial loop with constant extent around a single store"
         count, kind = extent.value, store.value.dtype
         if kind.bits not in (8, 16) or kind.is_bool or count < 2 or count * kind.bits not in _WORDS:
-            return f"{count} elements of {kind.element} fill no integer"
+            return f"{count} elements of {kind.element} do not make an integer of 16, 32 or 64 bits"
         if store.predicate is not None or store.buffer in leaves(store.value):
-            return "some lanes are masked, or it reads what it writes"
+            return "the store is masked, or its value reads the buffer that it writes"
         first = self._first_place(store, loop, count)
         if first is None:
-            return "the vectors of its steps do not take turns"
+            return "the vectors of its iterations are not interleaved in memory"
         part = DataType(f"uint{kind.bits}").with_lanes(kind.lanes)
         word = DataType(f"uint{count * kind.bits}").with_lanes(kind.lanes)
         joined: Expr | None = None
@@ -80,7 +80,7 @@ def interleave_stores(func: PrimFunc, ctx: PassContext | None = None) -> PrimFun
     mutator = _Interleaver(func)
     body = mutator.mutate(func.body)
     if ctx is not None:
-        mutator.tell(ctx, "{} loops write vectors that take turns as one")
+        mutator.tell(ctx, "replaced {} loops over interleaved stores by a contiguous store")
     return func.with_body(body)
 
 

@@ -60,7 +60,7 @@ class ParallelizeLoopConfig:
     min_work: int = dataclasses.field(
         default=20_000,
         metadata={
-            "doc": "scalar operations below which a loop runs on one thread; the default takes about 5 microseconds, "
+            "doc": "loops of fewer scalar operations run on one thread; the default takes about 5 microseconds, "
             "ten times as long as a fork of existing threads"
         },
     )
@@ -144,7 +144,7 @@ class _Parallelizer(ScopedMutator):
         annotations = dict(loop.annotations)
         reason = self._reason_against(loop, annotations)
         if reason is not None:
-            self.ctx.remark(f"loop {loop.var.name} is not parallel: {reason}", "missed")
+            self.ctx.remark(f"loop {loop.var.name} not parallelized: {reason}", "missed")
             return super().mutate_For(For(loop.var, loop.min, loop.extent, "serial", loop.body, loop.annotations))
         self.in_parallel = True
         new = super().mutate_For(loop)
@@ -155,9 +155,9 @@ class _Parallelizer(ScopedMutator):
     def _reason_against(self, loop: For, annotations: dict[str, object]) -> str | None:
         """Return the reason why the loop should be serial, or None; annotate a condition on symbolic work."""
         if self.in_parallel:
-            return "it is inside a parallel loop"
+            return "it is nested in a parallel loop"
         if self.target.num_threads == 1:
-            return "the target has one thread"
+            return "the target has a single thread"
         conflict = shared_element(loop)
         if conflict is not None:
             return f"all iterations write the same element of {conflict.name}"

@@ -105,7 +105,9 @@ class _Prefetcher(ScopedMutator):
                     offset = rows[1].distance * minimum(position(as_expr(0), outer), len(rows) - 1) + offset
             if offset is None:
                 continue
-            self.ctx.remark(f"fetches what is read of {buffer.name} behind a sum", "applied")
+            self.ctx.remark(
+                f"prefetched, during a reduction, the elements of {buffer.name} that the epilogue reads", "applied"
+            )
             with self.where(functools.partial(_bind, nest)):
                 fetched = self.simplify(places[0] + offset)
             yield Evaluate(Call("prefetch", (BufferLoad(buffer, (fetched,)),), VOID))

@@ -94,7 +94,8 @@ class _Prefetcher(PanelFinder):
             offset = minimum(tile * (steps * line), panel.size) + position(as_expr(0), panel.walked) * line
         place = cast(INT64, panel.following) + offset
         self.ctx.remark(
-            f"fetches what the next iteration of {panel.outer.var.name} reads of {panel.buffer.name}", "applied"
+            f"prefetched the panel of {panel.buffer.name} for the next iteration of loop {panel.outer.var.name}",
+            "applied",
         )
         return [
             Evaluate(Call("prefetch", (BufferLoad(panel.buffer, (self.simplify(place + ahead),)),), VOID))

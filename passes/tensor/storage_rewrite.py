@@ -101,7 +101,7 @@ class _WorkspacePlanner(Mutator):
             if unknown:
                 raise VerifyError(
                     f"workspace {op.buffer.name}: its size {extent!s} depends on {', '.join(unknown)}, "
-                    "which the caller does not know; expected symbolic dimensions only"
+                    "which are not symbolic dimensions: the caller, which allocates it, cannot compute the size"
                 )
         self.planned[op.buffer] = made
         return self.mutate(op.body)  # type: ignore[no-any-return]
@@ -131,8 +131,8 @@ class _WorkspacePlanner(Mutator):
         size = constant_bytes(buffer)
         if size is not None and size <= self.config.max_stack_buffer:
             return False
-        found = "its size is not constant" if size is None else f"it has {size} bytes"
-        self.ctx.remark(f"{buffer.name} is not on the stack: {found}", "missed")
+        found = "its size is not constant" if size is None else f"its {size} bytes are more than max_stack_buffer"
+        self.ctx.remark(f"{buffer.name} became a workspace, not a stack buffer: {found}", "missed")
         return True
 
 

@@ -64,7 +64,7 @@ class TransposeTiles(PrimFuncPass):
             return func
         tiles = _Tiles(func)
         body = tiles.mutate(func.body)
-        tiles.tell(ctx, "exchanged rows and columns of {} tiles in registers")
+        tiles.tell(ctx, "transposed {} tiles in registers")
         return func.with_body(body)
 
 
@@ -76,11 +76,11 @@ class _Tiles(IntentLowering):
         """Return the loop over the rows of a tile with its operands transposed, or a reason."""
         columns, size = rows.body, _value(rows.extent)
         if size is None or size < 2 or size & (size - 1) or _value(rows.min) != 0:
-            return "the rows of a tile are a power of two, from row 0 on"
+            return "its extent is not a power of two from 2 on, or it does not start at 0"
         if not isinstance(columns, For) or columns.kind != "vectorized" or not isinstance(columns.body, BufferStore):
-            return "it does not hold a vectorized loop over one store"
+            return "its body is not a vectorized loop around a single store"
         if _value(columns.min) != 0 or _value(columns.extent) != size:
-            return "a tile has as many rows as columns"
+            return "the tile is not square: the two loops have different bounds"
         store, i, j = columns.body, rows.var, columns.var
         with self.analyzer.scope():
             self.analyzer.bind(i, 0, size)
@@ -88,9 +88,9 @@ class _Tiles(IntentLowering):
             loads = [node for node in walk_to(store.value, LOADS) if isinstance(node, BufferLoad)]
             operands = [load for load in loads if _is_transposed(load, i, j, self.analyzer)]
         if not operands:
-            return "no operand lies along the rows"
+            return "no operand is contiguous along the rows"
         if any(node.buffer is store.buffer for node in loads):
-            return "it reads what it writes"
+            return "it reads the buffer that it writes"
         tiles = [
             Buffer(f"{load.buffer.name}_tile", (as_expr(size), as_expr(size)), load.dtype, "register")
             for load in operands

@@ -69,7 +69,7 @@ class _Unroller(FoldingCopier):
         return steps
 
     def _keep(self, loop: For, reason: str) -> None:
-        self.ctx.remark(f"loop {loop.var.name} is not unrolled: {reason}", "missed")
+        self.ctx.remark(f"loop {loop.var.name} not unrolled: {reason}", "missed")
 
     def mutate_For(self, loop: For) -> Stmt:
         if loop not in self.written_out:

@@ -133,17 +133,17 @@ class VectorBody(Mutator):
         return op if value is op.value else vector_cast(op.dtype, value)
 
     def mutate_Ramp(self, op: Ramp) -> Expr:
-        raise CannotVectorizeError("the body is made of vectors already")
+        raise CannotVectorizeError("its body contains vector expressions already")
 
     def mutate_Broadcast(self, op: Broadcast) -> Expr:
-        raise CannotVectorizeError("the body is made of vectors already")
+        raise CannotVectorizeError("its body contains vector expressions already")
 
     def mutate_Call(self, op: Call) -> Expr:
         if op.name.startswith("@"):
-            raise CannotVectorizeError(f"{op.name} is a function of its own, which has no form for vectors")
+            raise CannotVectorizeError(f"it calls the function {op.name}, which has no vector version")
         intrinsic = INTRINSICS[op.name]
         if not intrinsic.pure or not intrinsic.lanewise:
-            raise CannotVectorizeError(f"{op.name} has no form for vectors")
+            raise CannotVectorizeError(f"the intrinsic {op.name} has no vector version")
         args = self.mutate_all(op.args)
         return op if args is op.args else vector_call(op.name, args, op.dtype)
 
@@ -196,10 +196,10 @@ class VectorBody(Mutator):
         """Rewrite a store that combines its element with a value per lane."""
         buffer = reduction.target.buffer
         if not self.only_reduced.get(buffer, False):
-            raise CannotVectorizeError(f"the loop reduces into {buffer.name} and also uses it otherwise")
+            raise CannotVectorizeError(f"it reduces into {buffer.name} and accesses it elsewhere in its body")
         if not reduction.is_exact and not self.may_reassociate:
             raise CannotVectorizeError(
-                f"{buffer.name} sums floats over the lanes, which rounds differently; annotate the loop "
+                f"summing floats over the lanes into {buffer.name} rounds differently; annotate the loop "
                 'with "reassociate": True, or use opt_level 3'
             )
         counted = conjunction(predicate, self.tail, self.mask)
@@ -252,15 +252,15 @@ class VectorBody(Mutator):
 
     def mutate_For(self, op: For) -> Stmt:
         if op.kind == "parallel":
-            raise CannotVectorizeError(f"the parallel loop {op.var.name} is inside")
+            raise CannotVectorizeError(f"it contains the parallel loop {op.var.name}")
         low, extent = (_uniform(self.mutate(bound)) for bound in (op.min, op.extent))
         if low.dtype.lanes > 1 or extent.dtype.lanes > 1:
-            raise CannotVectorizeError(f"the bounds of loop {op.var.name} differ from lane to lane")
+            raise CannotVectorizeError(f"the bounds of the inner loop {op.var.name} differ between lanes")
         return For(op.var, low, extent, op.kind, self.mutate(op.body), op.annotations)
 
     def mutate_Allocate(self, op: Allocate) -> Stmt:
         if any(uses_var(extent, frozenset(self.values)) for extent in (*op.buffer.shape, *op.buffer.strides)):
-            raise CannotVectorizeError(f"the shape of {op.buffer.name} differs from lane to lane")
+            raise CannotVectorizeError(f"the shape of {op.buffer.name} differs between lanes")
         old = op.buffer
         shape = (*old.shape, const(self.lanes, "int64"))
         strides = tuple(stride * self.lanes for stride in old.strides) + ((const(1, "int64"),) if old.strides else ())

@@ -154,7 +154,7 @@ class _LoopVectorizer(Mutator):
         try:
             return _OneLoop(loop, self).run()
         except CannotVectorizeError as reason:
-            self.ctx.remark(f"loop {loop.var.name} is not vectorized: {reason}", "missed")
+            self.ctx.remark(f"loop {loop.var.name} not vectorized: {reason}", "missed")
             return _serial(loop)
 
 
@@ -190,7 +190,7 @@ class _OneLoop:
                 return self._vector(self.loop.body, self.loop.min, extent.value, None)
         lanes = self._strip_lanes()
         if lanes < 2:
-            raise CannotVectorizeError("the target holds only one element of its type in a register")
+            raise CannotVectorizeError("a register of the target holds only one element of its type")
         self._allocate_accumulators(lanes)
         return self._finish(self._strips(lanes))
 
@@ -328,7 +328,7 @@ def _widest_type(body: Stmt) -> DataType:
     found: list[DataType] = []
     for node in walk_once(body):
         if isinstance(node, Expr) and node.dtype.lanes > 1:
-            raise CannotVectorizeError("the body is made of vectors already")
+            raise CannotVectorizeError("its body contains vector expressions already")
         if isinstance(node, (BufferLoad, BufferStore)):
             found.append(node.buffer.dtype)
         elif isinstance(node, Cast) and node.dtype.is_float:

@@ -70,19 +70,25 @@ class _MemoryVerifier(ScopedMutator):
         raise VerifyError(f"@{self.func.name}: {message}\n{underline(self.func, place)}")
 
     def mutate_Block(self, op: Block) -> Stmt:
-        self.fail(op, f"block {op.name} is left; run LowerBlocks first")
+        self.fail(op, f"found block {op.name}; run LowerBlocks first")
         return op
 
     def mutate_Allocate(self, op: Allocate) -> Stmt:
         if op.buffer.scope not in ("stack", "register"):
-            self.fail(op, f"buffer {op.buffer.name} is still to be placed in scope {op.buffer.scope}")
+            self.fail(
+                op,
+                f"buffer {op.buffer.name} is allocated in scope {op.buffer.scope}; run StorageRewrite first",
+            )
         size = constant_bytes(op.buffer)
         if size is None:
-            self.fail(op, f"buffer {op.buffer.name} on the stack has no constant size")
+            self.fail(op, f"stack buffer {op.buffer.name}: its size is not constant")
         else:
             self.stack_bytes += size
             if self.stack_bytes > self.max_stack_bytes:
-                self.fail(op, f"the stack buffers need {self.stack_bytes} bytes, more than {self.max_stack_bytes}")
+                self.fail(
+                    op,
+                    f"stack buffers need {self.stack_bytes} bytes, more than max_stack_bytes = {self.max_stack_bytes}",
+                )
         self.defined.add(op.buffer)
         result: Stmt = self.generic_mutate(op)
         self.defined.discard(op.buffer)
@@ -92,7 +98,9 @@ class _MemoryVerifier(ScopedMutator):
         if loop.kind == "parallel":
             shared = shared_element(loop)
             if shared is not None:
-                self.fail(loop, f"all iterations of parallel loop {loop.var.name} write one element of {shared.name}")
+                self.fail(
+                    loop, f"all iterations of parallel loop {loop.var.name} write the same element of {shared.name}"
+                )
         runs = self.surely_runs
         self.surely_runs = runs and loop.var.dtype is INT64 and self._runs(loop)
         self.ranges[loop.var] = (loop.min, loop.extent)
@@ -126,7 +134,7 @@ class _MemoryVerifier(ScopedMutator):
         if not isinstance(node, Expr):
             return super().mutate(node)
         if kinds(node) & CHOICES:
-            self.fail(node, "a choice by place is left; run LowerBlocks first")
+            self.fail(node, "found a choose() expression; run LowerBlocks first")
         self._check_loads(node)
         return node
 
@@ -167,9 +175,11 @@ class _MemoryVerifier(ScopedMutator):
             highest = upper_bound_expr(last, self.ranges, self.analyzer)
             lowest = lower_bound_expr(first, self.ranges, self.analyzer)
             if highest is not None and self.analyzer.prove(highest >= extent):
-                self.fail(op, f"index {index!s} of {op.buffer.name} reaches {highest!s}, its extent is {extent!s}")
+                self.fail(
+                    op, f"index {index!s} of {op.buffer.name} reaches {highest!s}, out of bounds for extent {extent!s}"
+                )
             if lowest is not None and self.analyzer.prove(lowest < 0):
-                self.fail(op, f"index {index!s} of {op.buffer.name} reaches {lowest!s}")
+                self.fail(op, f"index {index!s} of {op.buffer.name} reaches {lowest!s}, which is negative")
 
     def _stays_inside(self, index: Expr, extent: Expr) -> bool:
         """Whether the ranges of variables give constant bounds that keep an index in range, as for most indices."""

@@ -71,10 +71,10 @@ def test_a_loop_without_the_annotation_stays(rewrites):
 @pytest.mark.parametrize(
     ("old", "new", "reason"),
     [
-        ("KIND", "float32", "2 elements of float32 fill no integer"),
-        ("COUNT, 8)] = A", "3, 8)] = A", "do not take turns"),
-        ("= A[", "= B[", "reads what it writes"),
-        ("SIZE + g", "SIZE + g * 2", "do not take turns"),
+        ("KIND", "float32", "2 elements of float32 do not make an integer"),
+        ("COUNT, 8)] = A", "3, 8)] = A", "are not interleaved"),
+        ("= A[", "= B[", "reads the buffer that it writes"),
+        ("SIZE + g", "SIZE + g * 2", "are not interleaved"),
     ],
 )
 def test_what_cannot_be_lowered_stays_a_loop_and_a_remark_says_why(rewrites, old: str, new: str, reason: str):

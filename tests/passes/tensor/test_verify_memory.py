@@ -14,15 +14,15 @@ HEAD = "primfunc @f(A: Buffer[(8,), float32], n: int64) {\n"
 @pytest.mark.parametrize(
     "body, message",
     [
-        ("block b(v: spatial(8) = 0) { writes A[v] A[v] = 1.0 }", "block b is left"),
-        ("A[0] = choose(n, 1.0, 2.0)", "choice by place is left"),
+        ("block b(v: spatial(8) = 0) { writes A[v] A[v] = 1.0 }", "found block b"),
+        ("A[0] = choose(n, 1.0, 2.0)", "choose() expression"),
         ("allocate T: Buffer[(8,), float32, arena]\nT[0] = 1.0", "scope arena"),
-        ("allocate T: Buffer[(n,), float32, stack]\nT[0] = 1.0", "no constant size"),
+        ("allocate T: Buffer[(n,), float32, stack]\nT[0] = 1.0", "size is not constant"),
         ("allocate T: Buffer[(100000,), float32, stack]\nT[0] = 1.0", "400000 bytes"),
         ("for i in range(8) { A[i + 1] = 0.0 }", "reaches 8"),
         ("for i in range(8) { A[i - 1] = 0.0 }", "reaches -1"),
         ("A[ramp(4, 1, 8)] = broadcast(0.0, 8)", "reaches 11"),
-        ("for i in parallel(8) { A[3] = 0.0 }", "write one element of A"),
+        ("for i in parallel(8) { A[3] = 0.0 }", "write the same element of A"),
     ],
 )
 def test_what_is_refused_is_named_and_underlined(body, message):
