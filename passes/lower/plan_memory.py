@@ -85,7 +85,7 @@ class PlanMemory(ModulePass):
         calls = [instruction for instruction in _walk(program.body) if isinstance(instruction, KernelCall)]
         over = sum(call.results[0].place in [arg.place for arg in call.args if arg.place] for call in calls)
         size = f"an arena of {main.attrs[ARENA_BYTES]!s} bytes"
-        ctx.remark(f"{len(calls)} kernel calls use {size}; {over} of them overwrite an argument", function="main")
+        ctx.remark(f"{len(calls)} kernel calls use {size}; {over} overwrite an argument", function="main")
         kernels = {key: kernel for key, kernel in mod.functions.items() if isinstance(kernel, PrimFunc)}
         functions = {key: kernel for key, kernel in kernels.items() if not is_empty(kernel)}
         if any(isinstance(instruction, (Copy, CountedLoop)) for instruction in _walk(program.body)):
