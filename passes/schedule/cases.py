@@ -79,15 +79,15 @@ def plan_cases(schedule: Schedule, target: Target, given: Given = NOTHING) -> Ca
     refs = schedule.get_blocks()
     blocks = [block_of(schedule, ref) for ref in refs]
     if any(map(reductions, blocks)):
-        return Declined("something is reduced")
+        return Declined("a block is a reduction")
     if not any(map(case_variables, blocks)):
-        return Declined("no formula is chosen by position")
+        return Declined("no block selects one of several formulas by its indices")
     last = blocks[-1]
     if not has_one_result(schedule):
-        return Declined("there are several results")
+        return Declined("the kernel has several results")
     loops = schedule.get_loops(refs[-1])
     if len(loops) != len(last.iters) or len(loops) < 2:
-        return Declined("the result has one dimension, or shares its loops")
+        return Declined("the result has one dimension, or its block shares loops with others")
     chosen = _tile_sizes(blocks)
     tile = tuple([chosen.get(item.var, 1) for item in spatial(last)[:-1]])
     lanes = int(given.get("lanes", 0)) or vector_lanes(last, target)
@@ -100,9 +100,9 @@ def plan_cases(schedule: Schedule, target: Target, given: Given = NOTHING) -> Ca
     sizes = [size or constant(item.extent) for item, size in zip(spatial(last), tile, strict=False)]
     places = math.prod(size or math.inf for size in sizes)
     if places > MOST_UNROLLED:
-        return Declined(f"a tile has {places} places, more than {MOST_UNROLLED}")
+        return Declined(f"a tile has {places} elements, more than the {MOST_UNROLLED} that are unrolled")
     if all(size is None for size in tile):
-        return Declined("every dimension chooses, so that there are no tasks")
+        return Declined("every dimension is unrolled, so that none is left for parallel tasks")
     return CasesPlan(tile, lanes)
 
 

@@ -128,9 +128,9 @@ def find_chain(
     first, second = products
     blocks = {ref: block_of(schedule, ref) for ref in schedule.get_blocks()}
     if not has_one_result(schedule):
-        return Declined("there are several results")
+        return Declined("the kernel has several results")
     if any(len(schedule.get_loops(ref)) != len(block.iters) for ref, block in blocks.items()):
-        return Declined("blocks share loops")
+        return Declined("some blocks share loops")
     reassociate = bool(given.get("reassociate", reassociate))
     planned = [
         plan_tiling(blocks[ref], target, reassociate, part_of(given, name))
@@ -146,21 +146,21 @@ def find_chain(
     between = _between(schedule, first, second)
     steps = reductions(blocks[second])
     if not between or len(steps) != 1 or len(spatial(blocks[first])) != dims + 1:
-        return Declined("the second sum is not over rows of results of the first one")
+        return Declined("the second sum does not reduce a dimension that the first one computes")
     rows_of = {store.buffer for ref in (first, *between) for store in stores(blocks[ref])}
     if not all(stays_in_row(blocks[ref], dims, rows_of) for ref in (*between, second)):
-        return Declined("a stage between the sums does not stay in its row")
+        return Declined("a stage after the first sum reads other rows of it than it computes")
     read = [load for load in loads(blocks[second]) if load.buffer in rows_of]
     if len(read) != 1 or read[0].buffer is tilings[1].vector_operand.buffer or read[0].indices[-1] is not steps[0].var:
-        return Declined("the second sum does not run along the rows of the first one")
+        return Declined("the second sum does not reduce along the rows of the first one's result")
     strip = (spatial(blocks[first])[rows[0]], spatial(blocks[first])[-1])
     if any(constant(item.extent) == 1 for item in strip):
-        return Declined("a single row, or a single column")
+        return Declined("the result of the first sum has a single row or column")
     extents = [constant(item.extent) or item.extent for item in spatial(blocks[second])[:dims]]
     for ref in (first, *between):
         own = [constant(item.extent) or item.extent for item in spatial(blocks[ref])[:dims]]
         if own != extents or (ref in refs and ref is not first and not is_row_reduction(blocks[ref])):
-            return Declined(f"block {ref.name} does not run along the rows of the sums")
+            return Declined(f"block {ref.name} does not have the rows of the second sum")
     return Chain(first, second, tilings[0], tilings[1], rows[0], dims, between)
 
 

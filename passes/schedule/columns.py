@@ -37,11 +37,11 @@ class ScheduleColumns(ScheduleRule[ColumnsPlan]):
         assert nest.ref is not None
         block = nest.block
         if not reductions(block):
-            return Declined(f"block {block.name} reduces nothing")
+            return Declined(f"block {block.name} is not a reduction")
         if len(nest.schedule.get_loops(nest.ref)) != len(block.iters):
-            return Declined(f"block {block.name} shares its loops")
+            return Declined(f"block {block.name} shares loops with other blocks")
         if len(stores(block)) != 1 or not spatial(block):
-            return Declined(f"block {block.name} has a single result, or several buffers for them")
+            return Declined(f"block {block.name} has a scalar result, or several stores")
         lanes = int(nest.given.get("lanes", 0)) or vector_lanes(block, nest.target)
         if not are_lanes(lanes):
             return Declined(f"no vector has {lanes} lanes")

@@ -80,18 +80,18 @@ def plan_contraction(nest: Nest) -> Iterator[ContractionPlan] | Declined:
     if isinstance(found, Declined):
         return found
     if len(schedule.get_loops(ref)) != len(block.iters):
-        return Declined(f"block {block.name} shares its loops")
+        return Declined(f"block {block.name} shares loops with other blocks")
     if len(spatial(block)) < 2:
-        return Declined(f"block {block.name} has a result of one dimension")
+        return Declined(f"the result of block {block.name} has fewer than two dimensions")
     best = next(found)
     epilogue = epilogue_of(schedule, ref)
     can_outline = epilogue is not None and best.row is not None
     if given.get("outlined") and not can_outline:
-        return Declined(f"block {block.name} has no epilogue on tiles of several rows")
+        return Declined(f"block {block.name} has no epilogue, or no row dimension for its tiles")
     if best.row is None and given.get("tiles", 1) != 1:
-        return Declined(f"block {block.name} has no dimension for several tiles of a task")
+        return Declined(f"block {block.name} has no row dimension along which a task takes several tiles")
     if given.get("strip_height") and find_strip(schedule, ref, best.row, best.rows, best.lanes, given) is None:
-        return Declined(f"block {block.name} slides no windows over an image of its own")
+        return Declined(f"block {block.name} does not slide windows over an image of its own")
     outlined = given.get(
         "outlined", epilogue is not None and can_outline and is_expensive(block_of(schedule, epilogue))
     )

@@ -52,7 +52,9 @@ class DecomposeReductions(PrimFuncPass):
             try:
                 attempt.decompose_reduction(ref, reduced[0])
             except ScheduleError as error:
-                ctx.remark(f"{ref.name} is initialized in its first step: {error.summary}", kind="missed")
+                ctx.remark(
+                    f"{ref.name} is initialized in the first step of its reduction: {error.summary}", kind="missed"
+                )
                 continue
             schedule = attempt
         return schedule.func

@@ -50,18 +50,20 @@ class ScheduleElementwise(ScheduleRule[ElementwisePlan]):
         block = nest.block
         items = spatial(block)
         if reductions(block):
-            return Declined(f"block {block.name} reduces")
+            return Declined(f"block {block.name} is a reduction")
         if not items or len(nest.schedule.get_loops(nest.ref)) != len(items):
-            return Declined(f"block {block.name} has one element, or shares its loops")
+            return Declined(f"block {block.name} has a scalar result, or shares loops with other blocks")
         given = nest.given
         lanes = int(given.get("lanes", 0)) or vector_lanes(block, nest.target)
         chunk = int(given.get("chunk", CHUNK))
         if not are_lanes(lanes):
             return Declined(f"no vector has {lanes} lanes")
         if chunk % lanes:
-            return Declined(f"chunks of {chunk} elements are not a multiple of {lanes} lanes")
+            return Declined(f"chunk {chunk} is not a multiple of {lanes} lanes")
         if given.get("rows", 0) >= len(items):
-            return Declined(f"block {block.name} has {len(items)} dimensions, of which the last ones are its rows")
+            return Declined(
+                f"block {block.name} has {len(items)} dimensions; rows must be fewer, found {given['rows']}"
+            )
         return ElementwisePlan(block.name, lanes, int(given.get("rows", _separate_rows(block))), chunk)
 
     def apply(self, schedule: Schedule, plan: ElementwisePlan) -> None:

@@ -49,7 +49,7 @@ def schedule_of(func: PrimFunc, ctx: PassContext) -> Schedule | None:
     try:
         return Schedule(func)
     except ScheduleError as error:
-        ctx.remark(f"stays as written: {error.summary}", kind="missed")
+        ctx.remark(f"not scheduled: {error.summary}", kind="missed")
         return None
 
 

@@ -80,7 +80,7 @@ class MergeKernels(ModulePass):
             return mod
         for made in dict.fromkeys(merged.values()):
             names = ", ".join(member.key.name for member in made.members[1:])
-            ctx.remark(f"{made.key.name} is also {names}", kind="applied")
+            ctx.remark(f"merged {names} into {made.key.name}", kind="applied")
         return IRModule(_replaced(mod, merged))
 
 

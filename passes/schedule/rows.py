@@ -47,9 +47,9 @@ class ScheduleRows(ScheduleRule[RowsPlan]):
         """Plan a kernel whose reductions all run along rows that its stages share."""
         refs = reduction_blocks(nest.schedule)
         if not refs:
-            return Declined("nothing is reduced")
+            return Declined("the kernel has no reduction")
         if has_contraction(nest.schedule):
-            return Declined("a sum of products is tiled")
+            return Declined("the kernel has a sum of products, which other rules tile")
         shared = _shared_rows(nest.schedule, refs)
         if isinstance(shared, Declined):
             return shared
@@ -89,9 +89,9 @@ def _shared_rows(schedule: Schedule, refs: list[BlockRef]) -> int | Declined:
     outputs = set(schedule.func.buffers)
     written = [region.buffer in outputs for block in blocks for region in block.writes]
     if not all(map(is_row_reduction, reducing)):
-        return Declined("a reduction does not run along the last dimension of what it reads")
+        return Declined("a reduction is not along the last dimension of its operand")
     if sum(written) != 1 or not written[-1]:
-        return Declined("other blocks than the last one write results")
+        return Declined("a block other than the last one writes a result")
     extents = [[item.extent for item in spatial(block)] for block in reducing]
     count = min(len(_without_ones(row)) for row in extents)
     for block in blocks:

@@ -68,7 +68,7 @@ class Nest:
     @property
     def block(self) -> Block:
         """The block that a rule of blocks matches."""
-        assert self.ref is not None, "rules of whole kernels have no one block"
+        assert self.ref is not None, "a rule for whole kernels has no block"
         found = self.schedule.get(self.ref)
         assert isinstance(found, Block)
         return found

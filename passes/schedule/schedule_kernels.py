@@ -119,7 +119,7 @@ def apply_rules(schedule: Schedule, target: Target, ctx: PassContext, blocks: Se
                 schedule = run.apply_first(rules, schedule, ref)
     for ref in schedule.get_blocks():
         if ref.name in run.failed and _has_plain_loops(schedule, ref):
-            ctx.remark(f"block {ref.name} keeps its plain loops: {run.failed[ref.name]}", kind="missed")
+            ctx.remark(f"block {ref.name} not scheduled: {run.failed[ref.name]}", kind="missed")
     run.check_settings()
     return schedule
 
@@ -193,7 +193,8 @@ class _Run:
         for key in self.settings.own - self.followed:
             why = self.refused.get(key, "another rule schedules the function")
             raise PassError(
-                f"attribute {key!r} of the function: {given_text(self.settings.given[key])} fits nothing: {why}"
+                f"attribute {key!r} of the function: {given_text(self.settings.given[key])} applies to none of its "
+                f"blocks: {why}"
             )
 
 

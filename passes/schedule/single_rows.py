@@ -71,7 +71,8 @@ class ScheduleSingleRows(ScheduleRule[SingleRowsPlan]):
         sums = [ref for ref in refs if _sums_columns(block_of(schedule, ref))]
         if len(refs) < 2 or len(sums) != 1:
             return Declined(
-                f"expected the last reduction alone to sum rows of a matrix, found {len(refs)}, {len(sums)} of which do"
+                f"found {len(refs)} reductions, {len(sums)} of which sum rows of a matrix; "
+                "expected several, one of which does"
             )
         reason = _unfit(schedule, refs, sums[0])
         if reason:
@@ -79,13 +80,13 @@ class ScheduleSingleRows(ScheduleRule[SingleRowsPlan]):
         block = block_of(schedule, sums[0])
         given = nest.given
         if given.get("final", block.name) != block.name:
-            return Declined(f"block {block.name} sums rows of a matrix, not {given['final']}")
+            return Declined(f"the block that sums rows of a matrix is {block.name}, not {given['final']}")
         lanes = int(given.get("lanes", 0)) or vector_lanes(block, nest.target)
         width = int(given.get("width", 0)) or width_of_results(constant(spatial(block)[-1].extent), lanes)
         if not are_lanes(lanes):
             return Declined(f"no vector has {lanes} lanes")
         if width % lanes:
-            return Declined(f"{width} results are not a multiple of {lanes} lanes")
+            return Declined(f"width {width} is not a multiple of {lanes} lanes")
         return SingleRowsPlan(block.name, width, lanes, nest.reassociate)
 
     def apply(self, schedule: Schedule, plan: SingleRowsPlan) -> None:
@@ -136,11 +137,11 @@ def _unfit(schedule: Schedule, refs: list[BlockRef], final: BlockRef) -> str:
     blocks = {ref: block_of(schedule, ref) for ref in schedule.get_blocks()}
     count = len(spatial(blocks[final])) - 1
     if not has_one_result(schedule) or count < 1:
-        return "there are several results, or no rows of them"
+        return "the kernel has several results, or its result has no rows"
     if any(len(schedule.get_loops(ref)) != len(block.iters) for ref, block in blocks.items()):
-        return "blocks share loops"
+        return "some blocks share loops"
     if not all(is_row_reduction(blocks[ref]) for ref in refs if ref != final):
-        return "another reduction does not run along the last dimension of what it reads"
+        return "another reduction is not along the last dimension of its operand"
     extents = [constant(item.extent) or item.extent for item in spatial(blocks[final])[:count]]
     made = {store.buffer for block in blocks.values() for store in stores(block)} - set(schedule.func.buffers)
     for block in blocks.values():
@@ -148,10 +149,10 @@ def _unfit(schedule: Schedule, refs: list[BlockRef], final: BlockRef) -> str:
             not stays_in_row(block, count, made)
             or [constant(item.extent) or item.extent for item in spatial(block)[:count]] != extents
         ):
-            return f"block {block.name} does not stay in its row"
+            return f"block {block.name} reads other rows of intermediate results than it computes, or has other rows"
     products = [blocks[ref] for ref in refs if len(spatial(blocks[ref])) > count]
     once = len(products) > 1 and all(map(_is_read_once, products))
-    return "" if once else "rows share elements of a matrix, so tiles are faster"
+    return "" if once else "rows share elements of a matrix, so that tiling is faster"
 
 
 def _is_read_once(block: Block) -> bool:

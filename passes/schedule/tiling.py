@@ -113,7 +113,7 @@ def tiling_of(block: Block, tile: Tile) -> Tiling:
     found = contraction(block)
     operands = None if found is None else _operands(found, block)
     if operands is None:
-        raise ScheduleError(f"block {block.name} has no tiles")
+        raise ScheduleError(f"block {block.name} is not a sum of products that can be tiled")
     items = spatial(block)
     named = dict(zip(names_of(items), items, strict=True))
     for name in (tile.row, tile.channels):
@@ -151,13 +151,13 @@ def tilings(
     """
     found = contraction(block)
     if found is None:
-        return Declined(f"block {block.name} sums no products of two loads")
+        return Declined(f"block {block.name} is not a sum of products of two loads")
     if not spatial(block) or any(constant(item.extent) == 0 for item in spatial(block)):
-        return Declined(f"block {block.name} gives no elements, or a single one")
+        return Declined(f"block {block.name} has an empty or a scalar result")
     column = spatial(block)[-1]
     operands = _operands(found, block)
     if operands is None:
-        return Declined(f"no operand of block {block.name} has the last dimension of its result")
+        return Declined(f"neither operand of block {block.name} is indexed by the last dimension of its result")
     vector, scalar = operands
     lanes, columns = int(given.get("lanes", 0)) or _lanes(block, target), constant(column.extent)
     variables = _tile_variables(block, vector, scalar, lanes, given)
@@ -178,10 +178,15 @@ def tilings(
     packed = False
     if uses(scalar, column.var):
         if not rows or not (is_contiguous(vector, column.var) and is_contiguous(scalar, column.var)):
-            return Declined(f"both operands of block {block.name} have the last dimension, and do not lie along it")
+            return Declined(
+                f"both operands of block {block.name} are indexed by the last dimension of its result, "
+                "but are not contiguous along it or do not share rows"
+            )
     elif panel is None and not is_contiguous(vector, column.var, behind):
         if axis_of(vector, column.var) is None:
-            return Declined(f"{vector.buffer.name} can't be packed: no one dimension of it is the result's last one")
+            return Declined(
+                f"{vector.buffer.name} can't be packed: none of its dimensions is the last dimension of the result"
+            )
         packed = True
     elif channel_block is None and axis_of(vector, column.var) is not None:
         packed = is_worth_packing(row_extent)
@@ -204,7 +209,9 @@ def tilings(
     if (not found.accumulator.dtype.is_float or reassociate) and given.get("neighbours") != 1:
         tiling = _in_groups(tiling, found, scalar, step, side_by_side, target)
     if given.get("neighbours", tiling.neighbours) != tiling.neighbours:
-        return Declined(f"block {block.name}: one instruction takes {tiling.neighbours} steps of its sum")
+        return Declined(
+            f"block {block.name}: an instruction sums {tiling.neighbours} neighbours, not {given['neighbours']}"
+        )
     space = TileSpace(
         row_extent, columns, lanes, target.tile_registers, None if panel is None else panel // lanes, group, whole
     )
@@ -241,11 +248,11 @@ def _misfit(
     if row is None and rows != 1:
         return "it has no dimension for the rows of a tile"
     if group is not None and group % rows:
-        return f"the rows of a tile divide {group}, which share a vector; {rows} do not"
+        return f"the rows of a tile must divide {group}, the number that share a vector; {rows} do not"
     if panel is not None and (panel % lanes or (vectors or panel // lanes) * lanes != panel):
-        return f"its operand lies in panels of {panel} columns, so that a tile is as wide"
+        return f"its operand is in panels of {panel} columns, and a tile must be as wide"
     if whole and vectors and whole % vectors:
-        return f"the vectors of a tile divide {whole}, which share a number; {vectors} do not"
+        return f"the vectors of a tile must divide {whole}, the number that share a scalar; {vectors} do not"
     if given.get("packed") and not can_pack:
         return "its operand can't be packed"
     return ""
@@ -290,7 +297,7 @@ def _named(block: Block, name: str, candidates: list[IterVar], purpose: str) -> 
     items = spatial(block)
     named = {each: item for each, item in zip(names_of(items), items, strict=True) if item in candidates}
     if name and name not in named:
-        listed = f"those that can are {', '.join(named)}" if named else "none can"
+        listed = f"candidates are {', '.join(named)}" if named else "there is no candidate"
         return Declined(f"dimension {name} of block {block.name} can't be the {purpose}; {listed}")
     return named.get(name)
 

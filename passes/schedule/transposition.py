@@ -60,9 +60,9 @@ class ScheduleTransposition(ScheduleRule[Transposition]):
         assert nest.ref is not None
         block = nest.block
         if reductions(block):
-            return Declined(f"block {block.name} reduces")
+            return Declined(f"block {block.name} is a reduction")
         if not spatial(block) or len(nest.schedule.get_loops(nest.ref)) != len(spatial(block)):
-            return Declined(f"block {block.name} has one element, or shares its loops")
+            return Declined(f"block {block.name} has a scalar result, or shares loops with other blocks")
         return plan_transposition(nest)
 
     def apply(self, schedule: Schedule, plan: Transposition) -> None:
@@ -77,7 +77,7 @@ def plan_transposition(nest: Nest) -> Iterator[Transposition] | Declined:
     items, columns = spatial(block), _columns(block)
     inner = items[columns.start :]
     if not all(is_contiguous(store, items[-1].var) for store in stores(block)):
-        return Declined(f"the results of block {block.name} are not contiguous along its last dimension")
+        return Declined(f"block {block.name} does not write contiguously along its last dimension")
     strided = [
         load
         for load in loads(block)
@@ -86,14 +86,16 @@ def plan_transposition(nest: Nest) -> Iterator[Transposition] | Declined:
     found = [{n for n in range(columns.start) if _walks(load, items[n])} for load in strided]
     common = set.intersection(*found) if found else set()
     if not common:
-        return Declined(f"block {block.name} reads along the same dimension as it writes, or along no dimension")
+        return Declined(
+            f"block {block.name} reads along the dimension that it writes, or along no common other dimension"
+        )
     names = names_of(items)
     row = max(common)
     if "row" in given:
         candidates = [n for n in sorted(common) if names[n] == given["row"]]
         if not candidates:
             listed = ", ".join(names[n] for n in sorted(common))
-            return Declined(f"operands of block {block.name} lie along {listed}, not along {given['row']}")
+            return Declined(f"operands of block {block.name} are contiguous along {listed}, not along {given['row']}")
         row = candidates[0]
     sizes = [int(given["size"])] if "size" in given else list(exchanged_tiles(vector_lanes(block, nest.target)))
     room = [product_of_extents([items[n] for n in part]) for part in (_merged(block, row), columns)]
@@ -150,7 +152,7 @@ def tile_transposition(schedule: Schedule, ref: BlockRef, plan: Transposition) -
     loops, items, names = schedule.get_loops(ref), spatial(block), names_of(spatial(block))
     columns = _columns(block)
     if plan.row not in names[: columns.start]:
-        raise ScheduleError(f"the rows of tiles lie along one of {', '.join(names[: columns.start])}, not {plan.row}")
+        raise ScheduleError(f"row: expected one of {', '.join(names[: columns.start])}, found {plan.row}")
     rows = _merged(block, names.index(plan.row))
     others = [n for n in range(len(loops)) if n not in rows and n not in columns]
     count = product_of_extents([items[n] for n in others])

@@ -106,9 +106,9 @@ def test_the_first_plan_that_fits_is_applied() -> None:
     ("rule", "reason"),
     [
         ("chained", "found 0 sums of products, expected two"),
-        ("single rows", "expected the last reduction alone to sum rows of a matrix, found 2, 0 of which do"),
-        ("contraction", "sums no products of two loads"),
-        ("cases", "something is reduced"),
+        ("single rows", "found 2 reductions, 0 of which sum rows of a matrix; expected several, one of which does"),
+        ("contraction", "is not a sum of products of two loads"),
+        ("cases", "a block is a reduction"),
     ],
 )
 def test_who_declines_says_why(rule: str, reason: str) -> None:

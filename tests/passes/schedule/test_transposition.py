@@ -71,8 +71,8 @@ def test_tiles_are_offered_largest_first(func: PrimFunc, row: str, sizes: list[i
 @pytest.mark.parametrize(
     ("func", "reason"),
     [
-        (formula((64, 64), (64, 64), lambda i, j: (i, j)), "reads along the same dimension as it writes"),
-        (formula((64, 64), (64, 128), lambda i, j: (i, j * 2)), "or along no dimension"),
+        (formula((64, 64), (64, 64), lambda i, j: (i, j)), "reads along the dimension that it writes"),
+        (formula((64, 64), (64, 128), lambda i, j: (i, j * 2)), "or along no common other dimension"),
         (transpose(3, 64), "no tile of 8 or 4 rows and columns fits"),
     ],
 )
@@ -114,5 +114,5 @@ def test_smaller_tile_is_tried_where_the_largest_does_not_fit(monkeypatch: pytes
 
 def test_dimension_of_the_columns_has_no_rows() -> None:
     schedule = Schedule(transpose(64, 48))
-    with pytest.raises(ScheduleError, match="lie along one of vi0, not vi1"):
+    with pytest.raises(ScheduleError, match="row: expected one of vi0, found vi1"):
         ScheduleTransposition().apply(schedule, Transposition("t", "vi1", 8))
