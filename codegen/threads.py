@@ -47,7 +47,7 @@ def _load_tbb() -> None:
     try:
         ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
     except OSError as error:
-        warnings.warn(f"the threading library {path} does not load: {error}", RuntimeWarning, stacklevel=3)
+        warnings.warn(f"the threading library {path} cannot be loaded: {error}", RuntimeWarning, stacklevel=3)
 
 
 def ensure_threads() -> str:
@@ -69,7 +69,7 @@ def ensure_threads() -> str:
         parallel = importlib.import_module("numba.np.ufunc.parallel")
         parallel._launch_threads()
         if llvm.address_of_symbol(PARALLEL_FOR) is None:
-            raise RuntimeError(f"numba's threading layer {parallel.threading_layer()} offers no {PARALLEL_FOR}")
+            raise RuntimeError(f"numba's threading layer {parallel.threading_layer()} does not provide {PARALLEL_FOR}")
         layer = str(parallel.threading_layer())
         if layer == "tbb":
             # numba gives TBB an empty task, and the end of the program waits for it. On a single core TBB has no
@@ -80,7 +80,7 @@ def ensure_threads() -> str:
         _limit.value = size if chosen_threads() else min(size, available_cores())
         if layer == "workqueue":
             warnings.warn(
-                "numba's threading layer is workqueue: parallel loops start slowly and one at a time; "
+                "numba's threading layer is workqueue: parallel loops start slowly, and only one runs at a time; "
                 "install tbb (pip install tbb)",
                 RuntimeWarning,
                 stacklevel=2,

@@ -330,7 +330,7 @@ class PassContext:
         # A generator that is closed late may leave its context when it is not the innermost one any more.
         position = next((i for i in reversed(range(len(entered))) if entered[i] is self), None)
         if position is None:
-            raise PassError(f"{self!r} is left where it was never entered")
+            raise PassError(f"{self!r} was exited but never entered")
         _ENTERED.set(entered[:position] + entered[position + 1 :])
         with self._lock:
             self._times_entered -= 1

@@ -122,9 +122,7 @@ class Expr(Node):
         return cast(dtype, self)
 
     def __bool__(self) -> bool:
-        raise TypeError(
-            f"the truth of {self!s} is not known while the program is built; use select() or structural_equal()"
-        )
+        raise TypeError(f"{self!s} has no truth value when the program is built; use select() or structural_equal()")
 
 
 class PureExpr(Expr):

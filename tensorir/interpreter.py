@@ -101,7 +101,9 @@ class Program:
             _bind_dimensions(func, buffer, array, bound)
         missing = [var.name for var in variables if var not in bound]
         if missing:
-            raise InputError(f"{func.name}: no shape gives a size for {', '.join(missing)}; pass it as an integer")
+            raise InputError(
+                f"{func.name}: no shape determines the size of {', '.join(missing)}; pass it as an integer"
+            )
         frame: Frame = [None] * len(self.slots)
         for var in variables:
             frame[self.slots[var]] = bound[var][0]
@@ -130,7 +132,9 @@ class Program:
         frame: Frame = [None] * len(self.slots)
         for param, slot, arg in zip(func.params, self.params, args, strict=True):
             if isinstance(arg, Pointer) != isinstance(param, Buffer):
-                raise ExecutionError(f"@{func.name}: {param.name}: an address and an integer are exchanged")
+                raise ExecutionError(
+                    f"@{func.name}: {param.name}: expected an address for a buffer and an integer for a variable"
+                )
             frame[slot] = arg
         for buffer in func.buffers:
             slot = self.slots[buffer]

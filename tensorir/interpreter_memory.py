@@ -24,7 +24,7 @@ class Pointer:
 def bytes_of(array: Any) -> Any:
     """Return the memory of a contiguous array, as bytes."""
     if not array.flags.c_contiguous:
-        raise InputError("the address of an array that is not contiguous cannot be passed on")
+        raise InputError("expected a contiguous array where its address is passed to a function")
     return array.reshape(-1).view(np.uint8)
 
 

@@ -129,7 +129,7 @@ class Intrinsic:
             return VOID
         if self.result == "handle":
             return HANDLE
-        raise TypeError(f"{self.name}: the call must name its result type")
+        raise TypeError(f"{self.name}: the call must state its result type")
 
     def check(self, call: Any) -> None:
         """Check number and types of the arguments of ``call`` and its result type.
@@ -189,7 +189,7 @@ def lowers(generator: str, *names: str) -> Callable[[_F], _F]:
         for name in names:
             lowerings = find_intrinsic(name).lowerings
             if generator in lowerings:
-                raise ValueError(f"{generator} writes the intrinsic {name} already")
+                raise ValueError(f"{generator} has a lowering of the intrinsic {name} already")
             lowerings[generator] = function
         return function
 

@@ -89,7 +89,7 @@ def primfunc_end(text: str, start: int) -> int:
         elif found == "attrs" and depth == 0:
             in_attributes = True
     line = text.count("\n", 0, start) + 1
-    raise ParseError(f"line {line}: the text ends within the function that starts here")
+    raise ParseError(f"line {line}: the text ends inside the function that starts here")
 
 
 def _build(build: Callable[[StatementParser], T], text: str, first_line: int, names: Mapping[str, Var | Buffer]) -> T:

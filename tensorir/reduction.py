@@ -51,7 +51,7 @@ def _axes(axis: Var | Sequence[Var]) -> tuple[Var, ...]:
     axes = (axis,) if isinstance(axis, Var) else tuple(axis)
     for var in axes:
         if reduce_axis not in notes_on(var):
-            raise ValueError(f"{var.name} is no reduction axis; make it with reduce_axis()")
+            raise ValueError(f"{var.name} is not a reduction axis; make it with reduce_axis()")
     return axes
 
 

@@ -111,7 +111,7 @@ class _Comparison:
             x, y, parent_x, parent_y = stack.pop()
             if x is None or y is None:
                 if x is not y:
-                    return parent_x, parent_y, "one has a part that the other has not"
+                    return parent_x, parent_y, "one has a part that the other lacks"
                 continue
             if x is y and not self.renamed:
                 continue  # one object under the same names is equal to itself
@@ -156,7 +156,7 @@ class _Comparison:
     def use(self, x: Any, y: Any) -> str | None:
         if x in self.left or y in self.right:
             matched, back = self.left.get(x), self.right.get(y)
-            return None if matched is y and back is x else self.names(x, y, "are defined apart")
+            return None if matched is y and back is x else self.names(x, y, "are different definitions")
         if x is y:
             if self.map_free_vars:
                 self.bind(x, y)

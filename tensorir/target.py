@@ -228,7 +228,7 @@ class Target:
         # A generator that is closed late may leave its target when it is not the innermost one any more.
         position = next((i for i in reversed(range(len(entered))) if entered[i] is self), None)
         if position is None:
-            raise RuntimeError(f"{self!r} is left where it was never entered")
+            raise RuntimeError(f"{self!r} was exited but never entered")
         Target._entered.set(entered[:position] + entered[position + 1 :])
 
     def key(self) -> tuple[Any, ...]:

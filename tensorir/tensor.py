@@ -221,7 +221,7 @@ def _tensors_read(roots: Iterable[Node], own: Set[Buffer], reader: str) -> tuple
             if isinstance(node, BufferLoad) and node.buffer not in own:
                 tensor = _tensor_of.get(node.buffer)
                 if tensor is None:
-                    raise TypeError(f"{reader} reads {node.buffer.name}, which is no tensor")
+                    raise TypeError(f"{reader} reads {node.buffer.name}, which is not a tensor")
                 found[tensor] = None
     return tuple(found)
 
@@ -353,7 +353,7 @@ def create_prim_func(
     ordered = _topological(outputs)
     for tensor in ordered:
         if tensor.body is None and tensor not in inputs:
-            raise ValueError(f"{name}: {tensor.name} is needed but is not among the inputs")
+            raise ValueError(f"{name}: {tensor.name} is read but is not among the inputs")
     for tensor in outputs:
         if tensor.body is None:
             raise ValueError(f"{name}: output {tensor.name} is a placeholder, not computed")

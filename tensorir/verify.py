@@ -259,9 +259,9 @@ class _Verifier:
         if block.needed is not None:
             self.expr(block.needed)
             if not block.needed.dtype.is_bool or block.needed.dtype.lanes != 1:
-                self.problem(f"block {block.name}: what is needed is {block.needed.dtype!s}, not bool", block)
+                self.problem(f"block {block.name}: the condition needed is {block.needed.dtype!s}, not bool", block)
             if accesses_buffers(block.needed):
-                self.problem(f"block {block.name}: what is needed depends on data", block)
+                self.problem(f"block {block.name}: the condition needed depends on data", block)
         self.guards += guarded
         for region in (*block.reads, *block.writes):
             self.region(region)

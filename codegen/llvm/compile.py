@@ -251,7 +251,7 @@ class CompiledModule:
                     tracker = self._engine.lookup(self._library, symbol)
                 except RuntimeError as error:
                     raise CodegenError(
-                        f"the function {name} is not in this module, or does not link: {error}"
+                        f"the function {name} is not in this module, or cannot be linked: {error}"
                     ) from None
                 self._trackers[symbol] = tracker
             return int(tracker[symbol])
@@ -275,7 +275,7 @@ class CompiledModule:
         try:
             self._trackers[""] = library.link(engine, self._library)
         except RuntimeError as error:
-            raise CodegenError(f"the module does not link: {error}") from error
+            raise CodegenError(f"the module cannot be linked: {error}") from error
         return engine
 
 
@@ -291,7 +291,7 @@ def _parse(llvm_ir: str, machine: llvm.TargetMachine) -> llvm.ModuleRef:
         module.data_layout = str(machine.target_data)
         module.verify()
     except RuntimeError as error:
-        raise CodegenError(f"LLVM refuses the generated code: {error}") from error
+        raise CodegenError(f"LLVM rejects the generated code: {error}") from error
     return module
 
 
@@ -325,7 +325,7 @@ def compile_module(
     called = set[str]().union(*(called_names(func.body) for func in functions))
     compiled.unresolved = tuple(sorted(called - {func.name for func in functions} - set(externals or {})))
     _LOG.debug(
-        "%s: %d bytes of machine code of %d characters of LLVM IR in %.1f ms",
+        "%s: %d bytes of machine code from %d characters of LLVM IR in %.1f ms",
         ", ".join(f"@{func.name}" for func in functions),
         len(compiled.object_bytes),
         len(llvm_ir),

@@ -94,7 +94,7 @@ class ExpressionEmitter:
                 return found
         emitter = _EMITTERS.get(kind)
         if emitter is None:
-            self.error(expr, f"no code for expressions of class {kind.__name__}")
+            self.error(expr, f"cannot generate code for expressions of class {kind.__name__}")
         if kind not in _KEPT or expr.dtype.is_float:
             found = self._emitted[expr] = emitter(self, expr)
             return found
@@ -227,10 +227,10 @@ class ExpressionEmitter:
 
     def _call(self, expr: Call) -> str:
         if expr.name.startswith("@"):
-            self.error(expr, "a PrimFunc has no value; it is called as a statement")
+            self.error(expr, "a PrimFunc returns no value; it must be called as a statement")
         write = find_intrinsic(expr.name).lowerings.get(GENERATOR)
         if write is None:
-            self.error(expr, f"no code for the intrinsic {expr.name}")
+            self.error(expr, f"cannot generate code for the intrinsic {expr.name}")
         text: str = write(self, expr)
         return text
 

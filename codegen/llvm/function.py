@@ -63,7 +63,9 @@ class FunctionEmitter(ExpressionEmitter):
         """Emit ``stmt``."""
         emitter = _STATEMENTS.get(type(stmt))
         if emitter is None:
-            self.error(stmt, f"no code for statements of class {type(stmt).__name__}; LowerBlocks removes blocks")
+            self.error(
+                stmt, f"cannot generate code for statements of class {type(stmt).__name__}; LowerBlocks removes blocks"
+            )
         self.begin_statement()
         emitter(self, stmt)
 
@@ -121,7 +123,7 @@ class FunctionEmitter(ExpressionEmitter):
             return
         condition = self.expr(truth)
         if stmt.condition.dtype.lanes != 1:
-            self.error(stmt, "if: expected a scalar condition; vectorized branches must have become masks")
+            self.error(stmt, "if: expected a scalar condition; branches in vectorized code must be lowered to masks")
         then, after = b.fresh("then"), b.fresh("endif")
         otherwise = b.fresh("else") if stmt.else_body is not None else after
         branches: list[tuple[str, dict[Buffer, dict[int, str]]]] = []

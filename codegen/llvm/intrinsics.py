@@ -147,7 +147,7 @@ def _classify(e: ExpressionEmitter, call: Call) -> str:
 def _reinterpret(e: ExpressionEmitter, call: Call) -> str:
     source, target = call.args[0].dtype, call.dtype
     if source.bits * source.lanes != target.bits * target.lanes or source.is_bool or target.is_bool:
-        e.error(call, f"reinterpret: {source!s} and {target!s} have different bits")
+        e.error(call, f"reinterpret: {source!s} and {target!s} have different numbers of bits")
     x = e.expr(call.args[0])
     if value_type(source) == value_type(target):
         return x

@@ -185,7 +185,7 @@ class Memory:
     def address(self, access: BufferLoad) -> str:
         """The address of the (first) element of ``access``."""
         if access.dtype.lanes != 1:
-            self.emitter.error(access, "the address of a vector access is not one address")
+            self.emitter.error(access, "a vector access at non-contiguous indices has no single address")
         return self._place(access).pointer
 
     # Addresses.

@@ -49,11 +49,11 @@ class ModuleEmitter:
         self.entry_names = frozenset(entry_names)
         for func in functions:
             if func.name in self.functions:
-                raise CodegenError(f"two functions are called {func.name}")
+                raise CodegenError(f"two functions are named {func.name}")
             self.functions[func.name] = func
         missing = sorted(self.entry_names.difference(self.functions))
         if missing:
-            raise CodegenError(f"no function is called {', '.join(missing)}; found {', '.join(sorted(self.functions))}")
+            raise CodegenError(f"no function is named {', '.join(missing)}; found {', '.join(sorted(self.functions))}")
         self._known = {func.name: func for func in elsewhere} | self.functions
         self._emitted: set[tuple[str, bool]] = set()
 

@@ -106,7 +106,7 @@ class ExpressionWriter:
             return found
         writer = _WRITERS.get(type(expr))
         if writer is None:
-            self.error(expr, f"no code for expressions of class {type(expr).__name__}")
+            self.error(expr, f"cannot generate code for expressions of class {type(expr).__name__}")
         text = writer(self, expr)
         if expr in self._shared and expr.dtype not in ("handle", "void"):
             name = self.names.fresh("t")
@@ -269,7 +269,11 @@ class ExpressionWriter:
         intrinsic = find_intrinsic(expr.name)
         write = intrinsic.lowerings.get(GENERATOR)
         if write is None:
-            problem = f"{expr.name} has no value" if intrinsic.addressing else f"no code for the intrinsic {expr.name}"
+            problem = (
+                f"{expr.name} has no value"
+                if intrinsic.addressing
+                else f"cannot generate code for the intrinsic {expr.name}"
+            )
             self.error(expr, problem)
         text: str = write(self, expr)
         return text

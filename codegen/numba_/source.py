@@ -81,7 +81,7 @@ class FunctionWriter(ExpressionWriter):
         """Write ``stmt``."""
         writer = _STATEMENTS.get(type(stmt))
         if writer is None:
-            self.error(stmt, f"no code for statements of class {type(stmt).__name__}")
+            self.error(stmt, f"cannot generate code for statements of class {type(stmt).__name__}")
         writer(self, stmt)
 
     def function(self) -> str:
@@ -386,7 +386,7 @@ def python_names(functions: Sequence[PrimFunc]) -> dict[str, str]:
     names, taken = {}, Names()
     for func in functions:
         if func.name in names:
-            raise CodegenError(f"two functions are called {func.name}")
+            raise CodegenError(f"two functions are named {func.name}")
         names[func.name] = taken.fresh(func.name)
     return names
 

@@ -17,7 +17,7 @@ from tilewright.tensorir.stmt import Block, BufferStore, For, IterVar, Stmt
 
 def _cache_buffer(state: State, buffer: Buffer, scope: str) -> Buffer:
     if scope not in SCOPES or scope == "global":
-        state.fail(f"a cache lives in one of {', '.join(s for s in SCOPES if s != 'global')}; found {scope!r}")
+        state.fail(f"a cache must be in scope {', '.join(s for s in SCOPES if s != 'global')}; found {scope!r}")
     return Buffer(state.unique_buffer_name(f"{buffer.name}_{scope}"), buffer.shape, buffer.dtype, scope)
 
 
@@ -52,15 +52,13 @@ def cache_read(state: State, ref: BlockRef, which: int | str | Buffer, scope: st
     block = state.block(ref)
     buffer = find_buffer(state, block, which, "reads")
     if buffer in accesses(block).writes:
-        state.fail(f"cannot cache {buffer.name}: block {block.name} writes it too", block)
+        state.fail(f"cannot cache {buffer.name}: block {block.name} also writes it", block)
     cached = _cache_buffer(state, buffer, scope)
     writers = state.writers(buffer)
     copy = _copy_block(state, buffer, cached, cached.name)
     late = [writer for writer in writers if state.position(writer) > state.position(block)]
     if late:
-        state.fail(
-            f"cannot cache {buffer.name}: block {late[0].name} writes it after {block.name} has read it", late[0]
-        )
+        state.fail(f"cannot cache {buffer.name}: block {late[0].name} writes it after block {block.name}", late[0])
     changed = state.replace({block: replace_buffers(block, {buffer: cached})}).allocate(cached)
     place, number = _outermost_scope(changed, ref, lambda part: not any(holds(part, writer) for writer in writers))
     if place is None:
@@ -77,9 +75,9 @@ def cache_write(state: State, ref: BlockRef, which: int | str | Buffer, scope: s
     buffer = find_buffer(state, block, which, "writes")
     others = [writer for writer in state.writers(buffer) if writer is not block]
     if others:
-        state.fail(f"cannot cache {buffer.name}: block {others[0].name} writes it as well", others[0])
+        state.fail(f"cannot cache {buffer.name}: block {others[0].name} also writes it", others[0])
     if buffer in accesses(block).reads and block.init is None:
-        state.fail(f"cannot cache {buffer.name}: block {block.name} continues from what it holds already", block)
+        state.fail(f"cannot cache {buffer.name}: block {block.name} accumulates onto its earlier contents", block)
     cached = _cache_buffer(state, buffer, scope)
     copy = _copy_block(state, cached, buffer, cached.name)
     readers = state.readers(buffer)

@@ -43,7 +43,10 @@ def compute_at(state: State, ref: BlockRef, loop_ref: LoopRef) -> State:
     for read in accesses(block).reads:
         late = [w for w in state.writers(read) if w is not block and state.position(w) > state.position(block)]
         if late:
-            state.fail(f"cannot {what}: {read.name} is overwritten later, by block {late[0].name}", late[0])
+            state.fail(
+                f"cannot {what}: block {late[0].name} later overwrites {read.name}, which block {block.name} reads",
+                late[0],
+            )
     if any(stmt is loop for stmt in old_path[:-1]) and not any(part is block for part in body_parts(loop.body)):
         _check_no_producers_below(state, block, loop, what)
     removed = state.replace({block: None})
@@ -60,22 +63,26 @@ def _recheck(state: State, loops: Sequence[For]) -> None:
 
 def _check_movable(state: State, block: Block, what: str) -> None:
     if block.predicate is not None and not state.from_separate_nests:
-        state.fail(f"cannot {what}: it is not known what the predicate of block {block.name} is for", block)
+        state.fail(
+            f"cannot {what}: it is not known whether the predicate of block {block.name} belongs to its loops or to "
+            "its computation",
+            block,
+        )
     for buffer in accesses(block).writes:
         if state.is_parameter(buffer):
             state.fail(f"cannot {what}: block {block.name} writes {buffer.name}, a result of the function", block)
         others = [writer for writer in state.writers(buffer) if writer is not block]
         if others:
-            state.fail(f"cannot {what}: block {others[0].name} writes {buffer.name} as well", others[0])
+            state.fail(f"cannot {what}: block {others[0].name} also writes {buffer.name}", others[0])
 
 
 def _consumers_inside(state: State, block: Block, loop: For, what: str) -> list[Block]:
     consumers = list(dict.fromkeys(reader for buffer in accesses(block).writes for reader in state.readers(buffer)))
     if not consumers:
-        state.fail(f"cannot {what}: nothing reads what block {block.name} writes", block)
+        state.fail(f"cannot {what}: no block reads the result of block {block.name}", block)
     for consumer in consumers:
         if not holds(loop.body, consumer):
-            state.fail(f"cannot {what}: block {consumer.name} reads it too and is not in that loop", consumer)
+            state.fail(f"cannot {what}: block {consumer.name} reads the result outside of that loop", consumer)
     return consumers
 
 
@@ -84,8 +91,8 @@ def _check_no_producers_below(state: State, block: Block, loop: For, what: str) 
         for writer in state.writers(read):
             if writer is not block and holds(loop.body, writer):
                 state.fail(
-                    f"cannot {what}: block {writer.name} in that loop computes only what block {block.name} needs "
-                    "where it is now",
+                    f"cannot {what}: block {writer.name} in that loop computes only the elements that block "
+                    f"{block.name} needs at its present place",
                     writer,
                 )
 
@@ -100,7 +107,10 @@ def place_for_consumers(state: State, block: Block, loop_ref: LoopRef, consumers
     for later in parts[before:]:
         for other in blocks_in(later):
             if any(buffer in accesses(block).reads for buffer in accesses(other).writes):
-                state.fail(f"cannot {what}: block {other.name} computes what it reads only after that place", other)
+                state.fail(
+                    f"cannot {what}: block {other.name} writes a buffer that block {block.name} reads, but runs later",
+                    other,
+                )
     boxes = {buffer: needed_box(buffer, consumers, loop, analyzer) for buffer in accesses(block).writes}
     nest = partial_nest(block, solve_parts(block, boxes), outer, analyzer)
     return insert(state, loop, nest, before)
@@ -153,21 +163,25 @@ def reverse_compute_at(state: State, ref: BlockRef, loop_ref: LoopRef) -> State:
     block, old_path = state.block(ref), state.block_path(ref)
     path, loop = state.loop_path(loop_ref), state.loop(loop_ref)
     if holds(loop.body, block):
-        state.fail(f"cannot {what}: block {block.name} is in that loop already", block)
+        state.fail(f"cannot {what}: block {block.name} is already in that loop", block)
     if block.predicate is not None and not state.from_separate_nests:
-        state.fail(f"cannot {what}: it is not known what the predicate of block {block.name} is for", block)
+        state.fail(
+            f"cannot {what}: it is not known whether the predicate of block {block.name} belongs to its loops or to "
+            "its computation",
+            block,
+        )
     for buffer in accesses(block).writes:
         if state.writers(buffer) != [block]:
-            state.fail(f"cannot {what}: another block writes {buffer.name} as well", block)
+            state.fail(f"cannot {what}: another block also writes {buffer.name}", block)
     if is_reduction(block) and block.init is None:
-        state.fail(f"cannot {what}: the init of reduction {block.name} stands apart", block)
+        state.fail(f"cannot {what}: the reduction {block.name} is decomposed: its init is another block", block)
     end = state.position(blocks_in(loop.body)[-1])
     if state.position(block) < end:
-        state.fail(f"cannot {what}: block {block.name} comes before that loop", block)
+        state.fail(f"cannot {what}: block {block.name} runs before that loop", block)
     for buffer in accesses(block).reads:
         for writer in state.writers(buffer):
             if writer is not block and state.position(writer) > end:
-                state.fail(f"cannot {what}: {buffer.name} is computed later, by block {writer.name}", writer)
+                state.fail(f"cannot {what}: block {writer.name} writes {buffer.name} after that loop", writer)
     removed = state.replace({block: None})
     made = place_for_producers(removed, block, loop_ref, len(body_parts(loop.body)), what)
     _recheck(made, [*loops_in(old_path), *loops_in(path)])
@@ -194,22 +208,22 @@ def place_for_producers(state: State, block: Block, loop_ref: LoopRef, before: i
             common = [outer for outer in around if holds(outer.body, writer)]
             if not common:
                 if any(holds(around[0].body, other) for other in writers):
-                    state.fail(f"cannot {what}: several blocks write parts of {buffer.name}", writer)
+                    state.fail(f"cannot {what}: several blocks write different parts of {buffer.name}", writer)
                 continue
             inside += common[-1] is loop
             box, guards = _completed_box(state, writer, buffer, common, analyzer, what)
             conditions.update(dict.fromkeys(guards))
             first = box if first is None else first
             if not all(_same_span(a, b, analyzer) for a, b in zip(first, box, strict=True)):
-                state.fail(f"cannot {what}: several blocks write parts of {buffer.name}", writer)
+                state.fail(f"cannot {what}: several blocks write different parts of {buffer.name}", writer)
             for load in loads:
                 limits.add(load, box)
     if not inside:
-        state.fail(f"cannot {what}: nothing in that loop computes what block {block.name} reads", loop)
+        state.fail(f"cannot {what}: no block in that loop writes a buffer that block {block.name} reads", loop)
     parts = {var: Part(low, extent, not _is_one(extent)) for var, (low, extent) in limits.spans.items()}
     for part in parts.values():
         if variables_of(part.extent) & {outer.var for outer in around}:
-            state.fail(f"cannot {what}: its iterations complete ranges of different lengths", loop)
+            state.fail(f"cannot {what}: the number of elements completed by an iteration varies", loop)
     return insert(state, loop, partial_nest(block, parts, around, analyzer, conditions, exact=True), before)
 
 
@@ -233,8 +247,8 @@ def _completed_box(
     for outer in common:
         if loop_role(outer, writer) in ("reduction", "both"):
             state.fail(
-                f"cannot {what}: block {writer.name} is not complete there, loop {outer.var.name} is a part of its "
-                "reduction",
+                f"cannot {what}: the reduction {writer.name} is not complete there: loop {outer.var.name} is "
+                "one of its loops",
                 outer,
             )
     inner = loops_to(common[-1].body, writer)
@@ -279,8 +293,8 @@ def _guards(
                 guards.append(condition)
             elif not (used <= reduction or _keeps_range(condition, writer, analyzer)):
                 state.fail(
-                    f"cannot {what}: block {writer.name} runs only where {condition!s}, which cannot be said of a "
-                    "block after it",
+                    f"cannot {what}: block {writer.name} runs only where {condition!s}, a condition that "
+                    "cannot be expressed outside of its loops",
                     writer,
                 )
     return guards
@@ -328,13 +342,13 @@ class _Limits:
             if prove(compare("le", low, 0)) and prove(compare("ge", low + extent, whole)):
                 continue
             if not isinstance(index, Var) or self.items[index].kind == "reduction":
-                self.fail(f"it reads {buffer.name} at {index!s}, which one iteration does not complete", load)
+                self.fail(f"it reads {buffer.name} at {index!s}, which is not complete after an iteration", load)
             if self._of_dimension.setdefault((buffer, dim), index) is not index:
-                self.fail(f"it reads {buffer.name} at other places as well, which another iteration completes", load)
+                self.fail(f"it also reads elements of {buffer.name} that another iteration completes", load)
             known = self.spans.setdefault(index, (low, extent))
             if known[0] is low:
                 for other, (other_low, _) in before.items():
                     if variables_of(other_low) & variables_of(low) & self.loops:
-                        self.fail(f"{other.name} and {index.name} would only run together", load)
+                        self.fail(f"the ranges of {other.name} and {index.name} would depend on the same loop", load)
             elif not (prove(compare("eq", known[0], low)) and prove(compare("eq", known[1], extent))):
-                self.fail(f"the producers of block {self.block.name} complete different ranges", load)
+                self.fail(f"the producers of block {self.block.name} complete different ranges of elements", load)

@@ -138,8 +138,8 @@ def check_produced_here(state: State, path: tuple[Stmt, ...], writer: Block, buf
             continue
         if not _covers(state, path, writer, reader, buffer):
             state.fail(
-                f"cannot {what} loop {loop.var.name}: block {reader.name} may read what block {writer.name} writes "
-                f"to {buffer.name} in another iteration",
+                f"cannot {what} loop {loop.var.name}: block {reader.name} may read elements of {buffer.name} that "
+                f"block {writer.name} writes in another iteration",
                 loop,
             )
 

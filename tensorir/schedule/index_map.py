@@ -42,12 +42,17 @@ class IndexMap:
         """
         if isinstance(function, IndexMap):
             if len(function.variables) != ndim:
-                raise ScheduleError(f"the index map takes {len(function.variables)} indices, the buffer has {ndim}")
+                raise ScheduleError(
+                    f"the index map takes {len(function.variables)} indices; "
+                    f"expected {ndim}, one per dimension of the buffer"
+                )
             return function
         parameters = list(inspect.signature(function).parameters.values())
         named = all(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in parameters)
         if named and len(parameters) != ndim:
-            raise ScheduleError(f"the index map takes {len(parameters)} indices, the buffer has {ndim} dimensions")
+            raise ScheduleError(
+                f"the index map takes {len(parameters)} indices; expected {ndim}, one per dimension of the buffer"
+            )
         names = [p.name for p in parameters] if named else [f"i{number}" for number in range(ndim)]
         variables = tuple(Var(name) for name in names)
         result = function(*variables)

@@ -100,7 +100,7 @@ def _elementwise_store(state: State, block: Block, what: str) -> BufferStore:
     if block.init is not None or any(item.kind == "reduction" for item in block.iters):
         state.fail(f"cannot {what}: block {block.name} is a reduction", block)
     if not isinstance(block.body, BufferStore) or block.body.predicate is not None:
-        state.fail(f"cannot {what}: block {block.name} is more than one store", block)
+        state.fail(f"cannot {what}: the body of block {block.name} is not a single unpredicated store", block)
     return block.body
 
 
@@ -118,20 +118,20 @@ def check_places(state: State, block: Block, buffer: Buffer, indices: Sequence[E
             used.add(index)
         elif constant_value(index) is None:
             state.fail(
-                f"cannot {what}: block {block.name} accesses {buffer.name} at {index!s}, not at an iteration variable",
+                f"cannot {what}: block {block.name} accesses {buffer.name} at {index!s}, not an iteration variable",
                 block,
             )
     if not variables <= used:
         missing = ", ".join(sorted(var.name for var in variables - used))
-        state.fail(f"cannot {what}: the indices of {buffer.name} in block {block.name} lack {missing}", block)
+        state.fail(f"cannot {what}: {missing} of block {block.name} do not index {buffer.name}", block)
 
 
 def _single_writer(state: State, block: Block, buffer: Buffer, what: str) -> None:
     others = [other for other in state.writers(buffer) if other is not block]
     if others:
-        state.fail(f"cannot {what}: block {others[0].name} writes {buffer.name} as well", others[0])
+        state.fail(f"cannot {what}: block {others[0].name} also writes {buffer.name}", others[0])
     if state.is_parameter(buffer):
-        state.fail(f"cannot {what}: {buffer.name} is a parameter of the function, which must be written", block)
+        state.fail(f"cannot {what}: {buffer.name} is a result of the function", block)
 
 
 def compute_inline(state: State, ref: BlockRef) -> State:
@@ -145,14 +145,14 @@ def compute_inline(state: State, ref: BlockRef) -> State:
         state.fail(f"cannot inline: block {block.name} reads its own buffer {buffer.name}", block)
     consumers = state.readers(buffer)
     if not consumers:
-        state.fail(f"cannot inline: nothing reads {buffer.name}", block)
+        state.fail(f"cannot inline: no block reads {buffer.name}", block)
     for consumer in consumers:
         for load in accesses(consumer).reads[buffer]:
             if load.dtype.lanes != 1:
-                state.fail(f"cannot inline: block {consumer.name} reads {buffer.name} as vectors", load)
+                state.fail(f"cannot inline: block {consumer.name} reads vectors of {buffer.name}", load)
             if load.predicate is not None and _divides(store.value):
                 state.fail(
-                    f"cannot inline: block {consumer.name} reads {buffer.name} with a predicate, without which block "
+                    f"cannot inline: block {consumer.name} reads {buffer.name} with a predicate; without it, block "
                     f"{block.name} would divide by zero",
                     load,
                 )
@@ -175,7 +175,7 @@ def compute_inline(state: State, ref: BlockRef) -> State:
 
 def reverse_compute_inline(state: State, ref: BlockRef) -> State:
     """Implement :meth:`.Schedule.reverse_compute_inline`."""
-    what = "inline in its producer"
+    what = "inline into its producer"
     block = state.block(ref)
     store = _elementwise_store(state, block, what)
     producer, load = _only_producer(state, block, what)
@@ -197,15 +197,13 @@ def reverse_compute_inline(state: State, ref: BlockRef) -> State:
         low, extent = (index, as_expr(1)) if written is None else (written.min, written.extent)
         read = of_block[outer]
         if not (analyzer.prove(compare("eq", low, read.min)) and analyzer.prove(compare("eq", extent, read.extent))):
-            state.fail(
-                f"cannot {what}: block {block.name} computes another range of {outer.name} than its producer", block
-            )
+            state.fail(f"cannot {what}: block {block.name} has another range of {outer.name} than its producer", block)
         values[outer] = index
     place = state.position(producer)
     for buffer_read in accesses(block).reads:
         late = [b for b in state.writers(buffer_read) if b is not producer and state.position(b) > place]
         if late:
-            state.fail(f"cannot {what}: {buffer_read.name} is only computed later, by block {late[0].name}", block)
+            state.fail(f"cannot {what}: block {late[0].name} writes {buffer_read.name} after the producer", block)
     combined = _LoadReplacer(buffer, inner.indices, inner.value)
     replaced = combined.mutate(substitute(store.value, values))
     body = BufferStore(store.buffer, replaced, tuple(substitute(index, values) for index in store.indices))
@@ -217,7 +215,7 @@ def _only_producer(state: State, block: Block, what: str) -> tuple[Block, Buffer
     """Return the producer into which ``block`` can be inlined, and the load of the buffer between them."""
     own = accesses(block)
     if any(state.writers(written) != [block] for written in own.writes):
-        state.fail(f"cannot {what}: another block writes the buffer of {block.name} as well", block)
+        state.fail(f"cannot {what}: another block also writes the buffer of {block.name}", block)
     candidates = [
         (writers[0], loads)
         for buffer, loads in own.reads.items()
@@ -232,7 +230,7 @@ def _only_producer(state: State, block: Block, what: str) -> tuple[Block, Buffer
         if len(same) == 1 and all(load.predicate is None for load in loads):
             return producer, loads[0]
     state.fail(
-        f"cannot {what}: block {block.name} reads no intermediate buffer that one elementwise block computes for it "
-        "alone",
+        f"cannot {what}: block {block.name} reads no intermediate buffer that a single elementwise block computes "
+        "only for it",
         block,
     )

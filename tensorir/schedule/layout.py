@@ -40,8 +40,8 @@ def transform_layout(
     rewritten = _over_new_layout(state, writers, buffer, new, index_map, padded, pad_value)
     if rewritten is None and padded and pad_value is not None:
         state.fail(
-            f"cannot {what}: its padding cannot be written, because no single block without reduction computes it at "
-            "indices that the map lets find again",
+            f"cannot {what}: its padding cannot be written: the buffer must be computed by a single block without "
+            "reduction, at indices for which the map can be inverted",
             block,
         )
     body = _replaced(state.func.body, buffer, new, index_map, state, keep=writers[0] if rewritten is not None else None)
@@ -64,11 +64,11 @@ def _new_shape(state: State, buffer: Buffer, index_map: IndexMap, block: Block, 
     shape = []
     for expr, span in zip(index_map.exprs, region_of(index_map.exprs, ranges, analyzer), strict=True):
         if span is None or not analyzer.prove(compare("ge", span[0], 0)):
-            state.fail(f"cannot {what}: no bounds are known for {expr!s}, or it may be negative", block)
+            state.fail(f"cannot {what}: the index {expr!s} has no known bounds, or may be negative", block)
         shape.append(analyzer.simplify(binary("add", span[0], span[1])))
     loops = [For(var, low, extent, "serial", block) for var, (low, extent) in ranges.items()]
     if not is_injective(index_map.exprs, loops, state.questions(loops)):
-        state.fail(f"cannot {what}: {index_map} may send two elements to one place", block)
+        state.fail(f"cannot {what}: {index_map} may map two elements to one place", block)
     return tuple(shape)
 
 
@@ -219,7 +219,9 @@ def _with_new_nest(before: State, changed: State, old_block: Block, block: Block
     consumers = changed.readers(new)
     for consumer in consumers:
         if not holds(scope.body, consumer):
-            before.fail(f"cannot {what}: block {old_block.name} is in a loop that does not hold its reader", old_block)
+            before.fail(
+                f"cannot {what}: block {old_block.name} is in a loop that does not contain its reader", old_block
+            )
     removed = changed.replace({path[-1]: None})
     made = place_for_consumers(removed, block, LoopRef(scope.var), consumers, what)
     check_kinds(made, made.block_path(ref))

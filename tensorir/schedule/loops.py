@@ -89,7 +89,7 @@ def _chain(state: State, refs: Sequence[LoopRef], what: str) -> list[For]:
     """The loops from the outermost to the innermost of ``refs``, which must be perfectly nested."""
     loops = [state.loop(ref) for ref in refs]
     if len({id(loop) for loop in loops}) != len(loops):
-        state.fail(f"cannot {what}: a loop is named twice")
+        state.fail(f"cannot {what}: a loop is given twice")
     depths = {id(loop): len(state.loop_path(ref)) for loop, ref in zip(loops, refs, strict=True)}
     ordered = sorted(loops, key=lambda loop: depths[id(loop)])
     chain = [ordered[0]]
@@ -97,14 +97,14 @@ def _chain(state: State, refs: Sequence[LoopRef], what: str) -> list[For]:
         below = chain[-1].body
         if not isinstance(below, For):
             state.fail(
-                f"cannot {what}: between loops {ordered[0].var.name} and {ordered[-1].var.name} other statements stand",
+                f"cannot {what}: other statements are between loops {ordered[0].var.name} and {ordered[-1].var.name}",
                 chain[-1],
                 "is not directly around the next loop",
             )
         chain.append(below)
     missing = [loop for loop in loops if not any(loop is found for found in chain)]
     if missing:
-        state.fail(f"cannot {what}: loop {missing[0].var.name} is not in one nest with the others", missing[0])
+        state.fail(f"cannot {what}: loop {missing[0].var.name} is not in the same nest as the others", missing[0])
     return chain
 
 
@@ -115,12 +115,12 @@ def fuse(state: State, refs: Sequence[LoopRef]) -> tuple[State, LoopRef]:
     chain = _chain(state, refs, "fuse")
     loops = [state.loop(ref) for ref in refs]
     if len(chain) != len(loops) or any(a is not b for a, b in zip(chain, loops, strict=True)):
-        state.fail("cannot fuse: the loops must be given outermost first, and stand directly in each other", chain[0])
+        state.fail("cannot fuse: the loops must be directly nested, and given outermost first", chain[0])
     own = {loop.var for loop in chain}
     for loop in chain:
         _require_serial(state, loop, "fuse")
         if (variables_of(loop.min) | variables_of(loop.extent)) & own:
-            state.fail(f"cannot fuse: the bounds of {loop.var.name} depend on a loop that it is fused with", loop)
+            state.fail(f"cannot fuse: the bounds of {loop.var.name} depend on a loop with which it is fused", loop)
     if len(chain) == 1:
         return state, refs[0]
     outer = loops_in(state.loop_path(refs[0])[:-1])
@@ -177,13 +177,13 @@ def _check_steps(state: State, block: Block, chain: list[For], order: list[For],
     moved = next(loop for loop, old in zip(order, chain, strict=True) if roles[loop.var] != "spatial" and loop != old)
     if any(roles[var] == "both" for var in before):
         state.fail(
-            f"cannot reorder: {moved.var.name} drives spatial and reduction variables of block {block.name} at once, "
+            f"cannot reorder: {moved.var.name} drives both spatial and reduction variables of block {block.name}, "
             "so that its init would no longer come first",
             moved,
         )
     if not (reassociate or is_exact_reduction(block)):
         state.fail(
-            f"cannot reorder: block {block.name} would take its floating-point values in another order, which rounds "
+            f"cannot reorder: block {block.name} would sum its floating-point values in another order, which rounds "
             "differently; reassociate=True allows that",
             moved,
         )
@@ -207,8 +207,8 @@ def _check_repeats(state: State, block: Block, chain: list[For], order: list[For
     inner = [loop for loop in (*order[steps[0] :], *below) if loop_role(loop, block) not in ("reduction", "both")]
     if not is_injective(spatial_values(block), inner, state.questions(path)):
         state.fail(
-            f"cannot reorder: block {block.name} computes elements again in the iterations of {moved[0].var.name}; "
-            "inside its reduction loop it would accumulate them twice",
+            f"cannot reorder: block {block.name} computes the same elements again in iterations of "
+            f"{moved[0].var.name}; inside its reduction loop it would accumulate them twice",
             moved[0],
         )
 
@@ -273,7 +273,7 @@ def unannotate(state: State, ref: BlockRef | LoopRef, key: str) -> State:
     """Implement :meth:`.Schedule.unannotate`."""
     node: Block | For = state.block(ref) if isinstance(ref, BlockRef) else state.loop(ref)
     if key not in node.annotations:
-        state.fail(f"there is no annotation {key!r}; found {', '.join(node.annotations) or 'none'}", node)
+        state.fail(f"no annotation {key!r}; found {', '.join(node.annotations) or 'none'}", node)
     notes: Mapping[str, Any] = {name: value for name, value in node.annotations.items() if name != key}
     if isinstance(node, Block):
         return state.replace({node: change_block(node, annotations=notes)})

@@ -42,14 +42,14 @@ class _SpatialCopy:
                     loop,
                 )
             if loop.var in self.values and (variables_of(loop.min) | variables_of(loop.extent)) & dropped:
-                state.fail(f"cannot {what}: the bounds of loop {loop.var.name} depend on a step of the reduction", loop)
+                state.fail(f"cannot {what}: the bounds of loop {loop.var.name} depend on a reduction loop", loop)
         repeated = [loop for loop in inside if self.roles[loop.var] in ("spatial", "none")]
         around = loops_in(state.block_path(BlockRef(block.name)))
         idle = [loop for loop in repeated if self.roles[loop.var] == "none" and constant_value(loop.extent) != 1]
         if idle or not is_injective(spatial_values(block), repeated, state.questions(around)):
             state.fail(
-                f"cannot {what}: the loops inside may compute elements of block {block.name} again or not at all; each "
-                "time starts with its init",
+                f"cannot {what}: the inner loops may compute elements of block {block.name} several times or never; "
+                "a separate init would run once for each",
                 block,
             )
         self.conditions: list[Expr] = []
@@ -62,8 +62,8 @@ class _SpatialCopy:
                 self.step_conditions.append(condition)
             else:
                 state.fail(
-                    f"cannot {what}: the condition {condition!s} of block {block.name} is about elements and steps at "
-                    "once",
+                    f"cannot {what}: the condition {condition!s} of block {block.name} uses both spatial and reduction "
+                    "loops",
                     block,
                 )
 
@@ -99,7 +99,7 @@ def decompose_reduction(state: State, ref: BlockRef, loop_ref: LoopRef) -> tuple
     at = path.index(loop)
     for outer in path[:at]:
         if loop_role(outer, block) in ("reduction", "both"):
-            state.fail(f"cannot {what}: loop {outer.var.name} around it is a part of the reduction", outer)
+            state.fail(f"cannot {what}: the outer loop {outer.var.name} is a loop of the reduction", outer)
     copy = _SpatialCopy(state, block, path[at:], what)
     iters, renamed = copy.iters(block)
     name = state.unique_block_name(f"{block.name}_init")
@@ -126,20 +126,20 @@ def rfactor(
     block, path, loop = state.block(ref), loops_in(state.block_path(ref)), state.loop(loop_ref)
     found = combiner(block)
     if block.init is None or not is_reduction(block) or found is None:
-        state.fail(f"cannot {what}: block {block.name} is no reduction C[i] = C[i] op value with an init", block)
+        state.fail(f"cannot {what}: block {block.name} is not a reduction C[i] = C[i] op value with an init", block)
     op, store, value = found
     if not (reassociate or is_exact_reduction(block)):
         state.fail(
-            f"cannot {what}: block {block.name} would take its floating-point values in another order, which rounds "
+            f"cannot {what}: block {block.name} would sum its floating-point values in another order, which rounds "
             "differently; reassociate=True allows that",
             block,
         )
     if not any(other is loop for other in path) or loop_role(loop, block) != "reduction":
-        state.fail(f"cannot {what}: it drives no reduction variable of block {block.name} alone", loop)
+        state.fail(f"cannot {what}: no reduction variable of block {block.name} is driven by that loop alone", loop)
     buffer = store.buffer
     axis = factor_axis + buffer.ndim + 1 if factor_axis < 0 else factor_axis
     if not 0 <= axis <= buffer.ndim:
-        state.fail(f"cannot {what}: factor_axis {factor_axis} is outside of the {buffer.ndim} dimensions")
+        state.fail(f"cannot {what}: factor_axis {factor_axis} is out of range for {buffer.ndim} dimensions")
     if any(map(state.has_loop, variables_of(loop.extent))):
         state.fail(f"cannot {what}: its extent depends on other loops", loop)
     first = next(number for number, other in enumerate(path) if loop_role(other, block) in ("reduction", "both"))

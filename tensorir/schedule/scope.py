@@ -37,7 +37,7 @@ def find_buffer(state: State, block: Block, which: int | str | Buffer, side: str
                 return buffer
     wanted = which.name if isinstance(which, Buffer) else which
     names = ", ".join(f"{number}: {buffer.name}" for number, buffer in enumerate(buffers)) or "nothing"
-    raise ScheduleError(f"block {block.name}: there is no buffer {wanted!r} among what it {side}; it {side} {names}")
+    raise ScheduleError(f"block {block.name}: it {side} no buffer {wanted!r}; it {side} {names}")
 
 
 def replace_buffers(stmt: Stmt, table: Mapping[Buffer, Buffer]) -> Stmt:

@@ -52,7 +52,7 @@ class State:
         """Check that a function can be scheduled."""
         if isinstance(stmt, Block):
             if stmt.name in names:
-                self.fail(f"two blocks are named {stmt.name}; names tell blocks apart", stmt)
+                self.fail(f"two blocks are named {stmt.name}; expected unique names", stmt)
             names.add(stmt.name)
         elif isinstance(stmt, For):
             if stmt.var in variables:
@@ -65,7 +65,9 @@ class State:
         elif isinstance(stmt, Allocate):
             self._check(stmt.body, names, variables)
         else:
-            self.fail(f"a schedule needs every computation in a block; found {type(stmt).__name__} outside", stmt)
+            self.fail(
+                f"a schedule needs every computation in a block; found {type(stmt).__name__} outside of blocks", stmt
+            )
 
     # -- errors --------------------------------------------------------------------------------------------------
 
@@ -113,8 +115,7 @@ class State:
         if path is None:
             names = ", ".join([stmt.var.name for stmt in walk_nests(self.func.body) if isinstance(stmt, For)])
             raise ScheduleError(
-                f"there is no loop {ref.name} in {self.func.name} (any more: split and fuse replace loops); "
-                f"its loops are {names}"
+                f"there is no loop {ref.name} in {self.func.name} (split and fuse replace loops); its loops are {names}"
             )
         return path
 

@@ -112,7 +112,7 @@ class Trace:
         if isinstance(value, (BlockRef, LoopRef)):
             found = self._symbols.get(value)
             if found is None:
-                raise ScheduleError(f"{value} was not given by this schedule")
+                raise ScheduleError(f"{value} was not returned by this schedule")
             return Symbol(found)
         if isinstance(value, (list, tuple)):
             return [self._encode(item) for item in value]
@@ -187,7 +187,7 @@ def _source(value: Any) -> str:
 def _decode(value: Any, handles: Mapping[str, Handle], func: PrimFunc) -> Any:
     if isinstance(value, Symbol):
         if value.name not in handles:
-            raise ScheduleError(f"the trace uses {value.name} before anything gives it")
+            raise ScheduleError(f"the trace uses {value.name} before any instruction returns it")
         return handles[value.name]
     if isinstance(value, list):
         return [_decode(item, handles, func) for item in value]

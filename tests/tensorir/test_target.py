@@ -190,7 +190,7 @@ def test_targets_may_be_left_in_any_order() -> None:
     assert Target.current() is inner
     inner.__exit__(None, None, None)
     assert Target.current() not in (inner, outer)
-    with pytest.raises(RuntimeError, match="is left where it was never entered"):
+    with pytest.raises(RuntimeError, match="was exited but never entered"):
         inner.__exit__(None, None, None)
 
 

@@ -112,7 +112,7 @@ def test_what_is_computed_again_does_not_move_inside_its_reduction() -> None:
     )
     again, k, i = twice.get_loops(twice.get_block("total"))
     refused(twice, lambda: twice.reorder(k, again), "accumulate them twice")
-    refused(twice, lambda: twice.decompose_reduction(twice.get_block("total"), again), "time starts with its init")
+    refused(twice, lambda: twice.decompose_reduction(twice.get_block("total"), again), "a separate init would run once for each")
     refused(twice, lambda: twice.parallel(again), "two iterations may write the same elements")
 
 
@@ -170,7 +170,7 @@ def test_a_producer_serves_all_its_consumers() -> None:
     z = te.compute((6,), lambda i: t[i] + 2.0, name="z")
     sch = Schedule(te.create_prim_func("two", [x], [y, z]))
     loop = sch.get_loops(sch.get_block("y"))[0]
-    message = refused(sch, lambda: sch.compute_at(sch.get_block("t"), loop), "z reads it too")
+    message = refused(sch, lambda: sch.compute_at(sch.get_block("t"), loop), "z reads the result outside of that loop")
     assert "block z" in message
 
 
