@@ -257,7 +257,7 @@ def test_end_of_an_embedded_function_is_found() -> None:
     text = f"module {{ {func} }}"
     start = text.index("primfunc")
     assert text[start : primfunc_end(text, start)] == func
-    with pytest.raises(ParseError, match=r"line 1.*ends within"):
+    with pytest.raises(ParseError, match=r"line 1.*ends inside"):
         primfunc_end(func[:-1], 0)
 
 

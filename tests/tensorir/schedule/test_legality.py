@@ -187,7 +187,7 @@ def test_float_sums_are_factored_only_if_they_may_round_differently() -> None:
 def test_reductions_and_results_are_not_inlined() -> None:
     sch = Schedule(row_sum())
     refused(sch, lambda: sch.compute_inline(sch.get_block("total")), "is a reduction")
-    refused(sch, lambda: sch.compute_inline(sch.get_block("out")), "parameter of the function")
+    refused(sch, lambda: sch.compute_inline(sch.get_block("out")), "out is a result of the function")
     refused(sch, lambda: sch.reverse_compute_inline(sch.get_block("out")), "reads no intermediate buffer")
 
 
