@@ -112,7 +112,11 @@ def test_what_is_computed_again_does_not_move_inside_its_reduction() -> None:
     )
     again, k, i = twice.get_loops(twice.get_block("total"))
     refused(twice, lambda: twice.reorder(k, again), "accumulate them twice")
-    refused(twice, lambda: twice.decompose_reduction(twice.get_block("total"), again), "a separate init would run once for each")
+    refused(
+        twice,
+        lambda: twice.decompose_reduction(twice.get_block("total"), again),
+        "a separate init would run once for each",
+    )
     refused(twice, lambda: twice.parallel(again), "two iterations may write the same elements")
 
 
