@@ -1,4 +1,4 @@
-"""Supply a build with its kernels, each distinct one once: from memory, disk, other processes or the passes.
+"""Supply a build with its kernels, each distinct one once: from memory, disk, worker processes or the passes.
 
 A kernel that is found in a cache is represented in the lowered module by an outline (``codegen.forks``), which suffices
 to plan memory and to compile ``main``. To show the module, :meth:`KernelSupply.whole` inserts the lowered functions:
@@ -97,7 +97,7 @@ class KernelSupply:
         background: compiles kernels in the background; None: the code exists already.
         context: makes a new context with the settings of the build.
         progress: counts the kernels that are lowered.
-        workers: the maximum number of processes that lower kernels, or an executor that does.
+        workers: the maximum number of processes that compile kernels, this one included, or an executor for them.
     """
 
     def __init__(
@@ -116,18 +116,18 @@ class KernelSupply:
         self._background, self._context, self._progress = background, context, progress
         self._cores = workers if isinstance(workers, int) else 1
         self._executor = None if isinstance(workers, int) else workers
-        #: The number of processes that were started for kernels expected later.
+        #: The number of worker processes that were started for kernels expected later.
         self._processes = 0
         self._fresh: dict[str, FreshKernel] = {}
-        #: Kernels that were found in a cache, or that other processes have lowered.
+        #: Kernels that were found in a cache, or that worker processes have compiled.
         self._ready: dict[str, LinkedKernel] = {}
-        #: Kernels that were lowered, here or in other processes, and will be written to disk.
+        #: Kernels that were lowered, here or in worker processes, and will be written to disk.
         self._unwritten: dict[str, LinkedKernel] = {}
         #: Functions that return the lowered kernels, by the outlines that represent them.
         self._stand_for: dict[PrimFunc, Callable[[], PrimFunc]] = {}
 
     def expect(self, kernels: int) -> None:
-        """Start processes for kernels that are about to be scheduled, where that saves time."""
+        """Start worker processes for kernels that are about to be scheduled, where that saves time."""
         if self._background is not None:
             self._processes = start_ahead(kernels, self._cores)
 
@@ -188,8 +188,8 @@ class KernelSupply:
         return fresh.lowered
 
     def _make_all(self, wanted: Sequence[ScheduledKernel], run: RunPart) -> None:
-        """Lower kernels, here and, where that saves time or an executor was given, in other processes, which begin with
-        the last one. The smallest is lowered first, as LLVM is idle until then."""
+        """Lower kernels, here and, where that saves time or an executor was given, in worker processes, which begin
+        with the last one. The smallest is lowered first, as LLVM is idle until then."""
         if wanted:
             smallest = min(wanted, key=lambda each: each.size)
             wanted = [smallest, *(each for each in wanted if each is not smallest)]
@@ -222,7 +222,7 @@ class KernelSupply:
     def _request_from_processes(self, wanted: Sequence[ScheduledKernel], count: int) -> dict[str, Future[bytes]]:
         """Request kernels from ``count`` worker processes."""
         answers = self._request(wanted, pool(count).submit)
-        _LOG.debug("%d kernels may be made in %d processes", len(answers), count + 1)
+        _LOG.debug("requested %d kernels of workers: %d processes in all", len(answers), count + 1)
         return answers
 
     def _request(

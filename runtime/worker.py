@@ -1,4 +1,4 @@
-"""Make kernels in another process. Requests and answers are bytes; nothing is pickled.
+"""Compile kernels in a worker process. Requests and answers are bytes; nothing is pickled.
 
 A request holds a scheduled kernel as records (``tensorir.encoding``), the target and the settings of the build; the
 answer is an entry of :mod:`.stored_kernels`. Both have the format of files (:mod:`.packed_file`).

@@ -1,4 +1,4 @@
-"""Run worker processes that make kernels on the other cores.
+"""Run worker processes that compile kernels on the other cores.
 
 A process of the pool is a fresh interpreter that runs :func:`.worker.serve` and nothing of the program that started it:
 no ``__main__`` is imported, and threads of this process do not matter, as they would for a fork. Its imports determine
@@ -72,7 +72,7 @@ class _Process:
                 raise WorkerError(f"no worker process can be used: {error}") from error
             answer = self._exchange(request)  # the old process was idle for long and has ended
         if not answer:
-            raise WorkerError("the kernel was not made")
+            raise WorkerError("the worker process did not compile the kernel")
         return answer
 
     def start(self) -> None:
@@ -127,7 +127,7 @@ class _Process:
 
 
 class WorkerPool:
-    """A pool of processes, each with a thread that communicates with it. ``submit`` is as in an executor."""
+    """A pool of worker processes, each with a thread that communicates with it. ``submit`` is as in an executor."""
 
     def __init__(self) -> None:
         #: Requests; a job without one only starts a process.
@@ -136,7 +136,7 @@ class WorkerPool:
         self._threads: list[threading.Thread] = []
 
     def grow(self, count: int) -> None:
-        """Grow the pool to ``count`` processes; they start at their first requests, if not earlier."""
+        """Grow the pool to ``count`` worker processes; they start at their first requests, if not earlier."""
         while len(self._threads) < count:
             process = _Process()
             # Make it a daemon, so that the program does not wait for it at exit.
@@ -146,7 +146,7 @@ class WorkerPool:
             thread.start()
 
     def start(self, count: int) -> None:
-        """Start processes until ``count`` run, so that the next requests wait less."""
+        """Start worker processes until ``count`` run, so that the next requests wait less."""
         for _ in range(count - len(self.processes())):
             self._jobs.put((Future(), None))
 
@@ -170,11 +170,11 @@ class WorkerPool:
         process.end()
 
     def processes(self) -> list[subprocess.Popen[bytes]]:
-        """List the processes that were started."""
+        """List the worker processes that were started."""
         return [process.running for process in self._processes if process.running is not None]
 
     def end(self) -> None:
-        """End all processes after their requests are answered."""
+        """End all worker processes after their requests are answered."""
         for _ in self._threads:
             self._jobs.put(None)
         for thread in self._threads:
@@ -186,7 +186,7 @@ _lock = threading.Lock()
 
 
 def pool(count: int) -> WorkerPool:
-    """Return the pool of this process, with at least ``count`` processes."""
+    """Return the pool of this process, with at least ``count`` worker processes."""
     with _lock:
         _pool.grow(count)
         return _pool
@@ -211,7 +211,7 @@ def can_start() -> bool:
 
 
 def start_ahead(kernels: int, cores: int) -> int:
-    """Start processes for a build that is about to schedule ``kernels`` kernels; return their number.
+    """Start worker processes for a build that is about to schedule ``kernels`` kernels; return their number.
 
     Scheduling keeps one core busy and takes longer than starting a process, so that starting them on the other, idle
     cores is free. (Processes that start later take time from LLVM, which :class:`WorkerEstimate` takes into account.)
@@ -243,7 +243,7 @@ class WorkerEstimate:
         self._seconds += seconds
 
     def processes(self, size: int, code_seconds: float) -> int:
-        """Return the number of processes that help this one to make kernels of ``size`` characters in total; 0: none.
+        """Return the number of worker processes to use for kernels of ``size`` characters in total; 0: none.
         Each must have at least as much work as starting it takes.
 
         Args:

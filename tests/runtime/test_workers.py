@@ -120,7 +120,7 @@ primfunc @k(a: Buffer[(64,), float32], b: Buffer[(64,), float32]) attrs {"num_in
     answer = worker.decode_answer(pool.submit(request).result(60))
     here = worker.decode_answer(worker.answer_request(request))
     assert answer.lowered == here.lowered and answer.code == here.code
-    with pytest.raises(WorkerError, match="was not made"):
+    with pytest.raises(WorkerError, match="did not compile the kernel"):
         pool.submit(b"no request").result(60)
     (process,) = pool.processes()
     process.kill()  # it is started again
