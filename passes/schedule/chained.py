@@ -60,7 +60,7 @@ class ChainedPlan:
     second: Tile
     tiles: int = dataclasses.field(metadata={"doc": "tiles of the first sum along the rows of a strip", "least": 1})
     reassociate: bool = dataclasses.field(
-        metadata={"doc": "whether sums of floats may be added up in another order, which rounds differently"}
+        metadata={"doc": "whether sums of floats may be reassociated, which rounds differently"}
     )
 
 

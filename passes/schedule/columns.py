@@ -21,7 +21,7 @@ from tilewright.tensorir.schedule import BlockRef, Schedule
 class ColumnsPlan:
     """Accumulate neighbouring results of a block in a register."""
 
-    block: str = dataclasses.field(metadata={"doc": "the block that reduces; what else is set holds for it alone"})
+    block: str = dataclasses.field(metadata={"doc": "the block that reduces; the other settings apply only to it"})
     lanes: int = dataclasses.field(metadata={"doc": "neighbouring results in a vector, a power of two", "least": 2})
 
 

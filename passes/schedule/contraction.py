@@ -43,13 +43,13 @@ from tilewright.tensorir.target import Target
 class ContractionPlan:
     """Tile a sum of products into registers."""
 
-    block: str = dataclasses.field(metadata={"doc": "the block that sums; what else is set holds for it alone"})
+    block: str = dataclasses.field(metadata={"doc": "the block that sums; the other settings apply only to it"})
     tile: Tile = dataclasses.field(metadata={"flat": True})
     tiles: int = dataclasses.field(
         metadata={"doc": "tiles along the rows, sharing their columns, that a task takes", "least": 1}
     )
     outlined: bool = dataclasses.field(
-        default=False, metadata={"doc": "whether the epilogue is a function of its own, on a tile on the stack"}
+        default=False, metadata={"doc": "whether the epilogue is a separate function that reads a tile on the stack"}
     )
     strip_height: int = dataclasses.field(
         default=0, metadata={"doc": "lines of an image with its border that a task copies first; 0: none", "least": 0}

@@ -26,7 +26,7 @@ from tilewright.tensorir.stmt import Block
 class ElementwisePlan:
     """Compute the elements of a block in vectors."""
 
-    block: str = dataclasses.field(metadata={"doc": "the block; what else is set holds for it alone"})
+    block: str = dataclasses.field(metadata={"doc": "the block; the other settings apply only to it"})
     lanes: int = dataclasses.field(metadata={"doc": "lanes of a vector, a power of two", "least": 2})
     rows: int = dataclasses.field(
         metadata={"doc": "leading dimensions that stay apart; the others become one", "least": 0}

@@ -28,7 +28,7 @@ class RowsPlan:
     """Compute all stages row by row."""
 
     reassociate: bool = dataclasses.field(
-        metadata={"doc": "whether sums of floats may be added up in another order, which rounds differently"}
+        metadata={"doc": "whether sums of floats may be reassociated, which rounds differently"}
     )
     vectors: int = dataclasses.field(
         default=PARTIAL_VECTORS, metadata={"doc": "vectors of partial results that a long row has", "least": 1}

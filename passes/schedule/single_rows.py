@@ -52,7 +52,7 @@ class SingleRowsPlan:
     )
     lanes: int = dataclasses.field(metadata={"doc": "lanes of a vector, a power of two", "least": 2})
     reassociate: bool = dataclasses.field(
-        metadata={"doc": "whether sums of floats may be added up in another order, which rounds differently"}
+        metadata={"doc": "whether sums of floats may be reassociated, which rounds differently"}
     )
 
 

@@ -43,7 +43,7 @@ from tilewright.tensorir.stmt import Block, IterVar
 class Transposition:
     """Compute a block in square tiles. Their columns lie along the last dimension of the result."""
 
-    block: str = dataclasses.field(metadata={"doc": "the block; what else is set holds for it alone"})
+    block: str = dataclasses.field(metadata={"doc": "the block; the other settings apply only to it"})
     row: str = dataclasses.field(metadata={"doc": "the dimension of the result along which operands lie in memory"})
     size: int = dataclasses.field(metadata={"doc": "rows and columns of a tile, a power of two", "least": 2})
 

@@ -75,7 +75,8 @@ class LoopPartitionConfig:
         },
     )
     partition_parallel: bool = dataclasses.field(
-        default=True, metadata={"doc": "whether parallel loops choose between two forms of their body"}
+        default=True,
+        metadata={"doc": "whether parallel loops are split as well: a condition selects one of two bodies"},
     )
 
 

@@ -198,7 +198,7 @@ class Convolution(Operator):
             lanes = machine.lanes(attrs.out_dtype)
             neighbours = machine.dot_products(args[0].dtype, args[1].dtype, attrs.out_dtype)
         if lanes == 1:
-            return "vectors have one element"
+            return "a vector of the target has a single element"
         outputs, inputs = args[1].shape[:2]
         own = outputs // attrs.groups if isinstance(outputs, int) else outputs
         depthwise = attrs.groups > 1 and dim_equal(outputs, attrs.groups) and dim_equal(inputs, 1)
@@ -206,7 +206,7 @@ class Convolution(Operator):
         whole = attrs.groups > 1 and not depthwise  # a block of channels belongs to one group
         made = channel_block(outputs if depthwise else own, lanes, whole)
         if made is None:
-            fault = "are too few for" if isinstance(own, int) and not whole else "are no whole"
+            fault = "are too few for" if isinstance(own, int) and not whole else "do not fill"
             return f"{own} output channels{grouped} {fault} blocks of {lanes}"
         result = f"{plain[0]}{made}c"
         read = channel_block(inputs, lanes, whole)
@@ -219,7 +219,7 @@ class Convolution(Operator):
                 kernel = f"{plain[1]}{read // neighbours}i{made}o{neighbours}i"
             blocked = (f"{plain[0]}{read}c", kernel, result)
         elif attrs.groups > 1:
-            return f"{inputs} input channels{grouped} are no whole blocks of {lanes}"
+            return f"{inputs} input channels{grouped} do not fill blocks of {lanes}"
         else:
             blocked = (plain[0], f"{plain[1]}{made}o", result)  # an image's few channels stay as they are
         names: dict[str, Any] = dict(zip(("data_layout", "kernel_layout", "out_layout"), blocked, strict=True))

@@ -56,17 +56,17 @@ def panels(
     instruction adds are contiguous."""
     units, inputs = weight.shape[plain.index("O")], weight.shape[plain.index("I")]
     if not isinstance(units, int):
-        return "the number of its outputs is not known"
+        return "the number of its outputs is not constant"
     machine = Target.current()
     together = ""
     if out_dtype is not None:
         lanes = machine.lanes(out_dtype)
         neighbours = machine.dot_products(data.dtype, weight.dtype, out_dtype)
         if neighbours == 1 or not isinstance(inputs, int) or inputs % neighbours:
-            return f"no instruction of the target adds products of {data.dtype!s} and {weight.dtype!s} in its groups"
+            return f"the target has no dot-product instruction for groups of {data.dtype!s} and {weight.dtype!s} inputs"
         together = f"{neighbours}i"
     elif lanes == 1 or weight.dtype is not compute_type(weight.dtype) or not weight.dtype.is_float:
-        return f"its weight has elements of type {weight.dtype!s}"
+        return f"weights of type {weight.dtype!s} are not packed"
     vectors = min(4 if machine.vector_registers >= 32 else 2, max(1, -(-units // lanes)))
     if isinstance(inputs, int):  # PrefetchPanels fetches a panel while tiles use the one before
         while vectors > 2 and 2 * inputs * vectors * lanes * weight.dtype.bytes > machine.cache_bytes(2):
