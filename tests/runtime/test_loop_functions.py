@@ -144,7 +144,7 @@ def test_what_cannot_be_built_says_what_was_expected() -> None:
         tw.build(ti.parse("primfunc @f(x: Buffer[(4,), float32]) { }"))
     with pytest.raises(VerifyError, match="index 0 to 4 is out of bounds"):
         tw.build(ti.parse("primfunc @f(x: Buffer[(4,), float32]) { for i in range(5) { x[i] = 0.0 } }"))
-    with pytest.raises(VerifyError, match=r"index i \+ 1 of x reaches n, its extent is n"):
+    with pytest.raises(VerifyError, match=r"index i \+ 1 of x reaches n, out of bounds for extent n"):
         tw.build(ti.parse("primfunc @f(x: Buffer[(n,), float32], n: int64) { for i in range(n) { x[i + 1] = 0.0 } }"))
 
 
