@@ -1,4 +1,4 @@
-"""Take a function that somebody wrote as loops among the kernels of a model.
+"""Adopt a handwritten loop-level function as a kernel of a model.
 
 Before::
 
@@ -14,9 +14,9 @@ After::
       for i in range(n) { total_1[i] = total_1[i] + x[i] }
     }
 
-Arguments stand before results, sizes come from where a call tells them (``graphir.loop_calls``), and what a function
-updates it gets as an argument and copies. Loops stay as they are written, unless the function's attribute ``schedule``
-is ``auto``; only blocks annotated so are scheduled, as the copies are.
+Arguments come before results, and sizes are taken from the arguments of a call (``graphir.loop_calls``). A buffer that
+the function updates becomes an argument that is copied to the result first. Loops are not scheduled unless the
+function's attribute ``schedule`` is ``auto``; otherwise only blocks with this annotation are, such as the copies.
 """
 
 from __future__ import annotations
@@ -45,16 +45,16 @@ from tilewright.tensorir.keys import (
 from tilewright.tensorir.printer import underline
 from tilewright.tensorir.stmt import Block, BufferRegion, BufferStore, For, IterVar, PrimFunc, Range, Stmt, sequence
 
-#: What the compiler states of its own kernels, and code generation relies on.
+#: Attributes that the compiler sets on its own kernels and code generation relies on.
 _OWN = (IN_PLACE, ROW_PADDING, OVERWRITES, SMALL_BUFFERS, KERNEL_KEY)
 
 
 def adopt(func: PrimFunc, name: str) -> PrimFunc:
-    """The kernel ``name`` that does what ``func`` does, for calls that are typed by ``graphir.loop_calls``.
+    """Return the kernel ``name`` that computes ``func``, for calls that are typed by ``graphir.loop_calls``.
 
     Raises:
         VerifyError: the function breaks a rule of the loop-level IR.
-        TypeInferenceError: a parameter is nothing that a call can give, or the name is the compiler's.
+        TypeInferenceError: a call cannot provide a parameter, or the name is reserved for the compiler.
         PassError: the attribute ``schedule`` is neither ``manual`` nor ``auto``.
     """
     check_loops(func)
@@ -85,7 +85,7 @@ def adopt(func: PrimFunc, name: str) -> PrimFunc:
 
 
 def check_loops(func: PrimFunc) -> None:
-    """Refuse a function that breaks rules, or that no call can give what it takes.
+    """Reject a function that breaks a rule of the IR, or has a parameter that no call can provide.
 
     Raises:
         VerifyError, TypeInferenceError: see :func:`adopt`.
@@ -115,7 +115,7 @@ def check_loops(func: PrimFunc) -> None:
 
 
 def _over_model_dimensions(func: PrimFunc) -> PrimFunc:
-    """``func`` with the model's symbolic dimensions in the place of the variables that stand for them."""
+    """Return ``func`` with the variables that stand for the model's symbolic dimensions replaced by them."""
     renamed = {var: dim for var, dim in model_dimensions(func).items() if var is not dim}
     attrs = {key: value for key, value in func.attrs.items() if key != MODEL_SIZES}
     if not renamed:
@@ -140,7 +140,7 @@ def _unique(wanted: str, used: set[str]) -> str:
 
 
 def _copy(source: Buffer, target: Buffer, name: str) -> Stmt:
-    """The loops that copy a buffer, for the automatic rules to schedule."""
+    """Return the loops that copy a buffer, annotated for the automatic schedule rules."""
     loops = [Var(f"i{axis}") for axis in range(source.ndim)]
     places = [Var(f"v{axis}") for axis in range(source.ndim)]
     iters = tuple(

@@ -1,4 +1,4 @@
-"""Make a model of a function that is written as loops: a graph that calls it.
+"""Make a model of a handwritten loop-level function: a graph that calls it.
 
 Before::
 
@@ -12,8 +12,8 @@ After, with attribute ``model_sizes``: ``("m",)`` of ``@scale``::
       %1
     }
 
-The inputs are the buffers whose elements the function reads before it writes them, in its order, then the sizes that no
-input's shape tells; the results are the buffers that it writes (``tensorir.interface``).
+The inputs are the buffers that the function reads before it writes them, in parameter order, then the sizes that no
+input's shape determines; the results are the buffers that it writes (``tensorir.interface``).
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ from tilewright.tensorir.stmt import PrimFunc
 
 
 def with_graph_main(mod: IRModule) -> IRModule:
-    """``mod``, whose ``main`` is a PrimFunc, with a graph for its ``main`` that calls that PrimFunc.
+    """Return ``mod``, whose ``main`` is a PrimFunc, with a graph function ``main`` that calls that PrimFunc.
 
     Raises:
         VerifyError: the function breaks a rule of the loop-level IR.
-        TypeInferenceError: it has no result, or a parameter that no call can give.
+        TypeInferenceError: it has no result, or a parameter that no call can provide.
     """
     main = mod["main"]
     assert isinstance(main, PrimFunc)
@@ -59,7 +59,7 @@ def with_graph_main(mod: IRModule) -> IRModule:
 
 
 def _caller(func: PrimFunc, name: str) -> Function:
-    """The graph that calls ``func`` by ``name``."""
+    """Return the graph that calls ``func`` by ``name``."""
     interface = interface_of(func)
     if not interface.results:
         raise TypeInferenceError(
@@ -86,8 +86,8 @@ def _shape(buffer: Buffer, dims: Mapping[SizeVar, SizeVar]) -> list[Dim]:
 def _input_type(
     func: PrimFunc, buffer: Buffer, dims: Mapping[SizeVar, SizeVar], told: Collection[SizeVar]
 ) -> TensorType:
-    """The type of an input. Dimensions that depend on sizes that are asked for become dimensions of their own, which a
-    call compares with what they must be."""
+    """Return the type of an input. A dimension that depends on sizes passed as inputs becomes a separate symbolic
+    dimension, which a call checks against its formula."""
     shape = _shape(buffer, dims)
     for axis, extent in enumerate(buffer.shape):
         if any(var not in told for var in free_vars(extent)):
