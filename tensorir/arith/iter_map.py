@@ -15,7 +15,7 @@ quasi-affine iterator bindings. Divisors are extents, and positive wherever an e
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from tilewright.tensorir.expr import BinaryOp, Expr, IntImm, Var, binary, const
@@ -182,22 +182,20 @@ def only_split(expr: Expr, var: Var) -> IterSplit | None:
     return split if split.source is var else None
 
 
+def runs(expr: Node, var: Var) -> list[Expr]:
+    """Return for each split of ``var`` in ``expr`` the number of consecutive values of ``var``, from a multiple of that
+    number on, that give one value: ``n`` for ``var // n``, 1 for what is no such split."""
+    if not isinstance(expr, Expr) or var not in leaves(expr):
+        return []
+    found = iter_sum(expr, (var,))
+    if found is None:  # what is made of such sums
+        return [run for part in expr.parts() for run in runs(part, var)]
+    one = const(1, var.dtype)
+    return [split.lower if split.source is var else one for split in found.splits]
+
+
 def run_length(expr: Node, var: Var) -> int | None:
     """Return the number of consecutive values of ``var``, from a multiple of that number on, that give one value of
     ``expr``: None if all of them do, ``n`` if ``var`` only occurs as ``var // n``, else 1."""
-    if not isinstance(expr, Expr) or var not in leaves(expr):
-        return None
-    found = iter_sum(expr, (var,))
-    if found is None:  # what is made of such sums
-        return 1 if expr is var else _common([run_length(part, var) for part in expr.parts()])
-    runs: list[int | None] = []
-    for split in found.splits:
-        if split.source is not var:
-            return 1
-        runs.append(constant_value(split.lower) or 1)
-    return _common(runs)
-
-
-def _common(runs: Iterable[int | None]) -> int | None:
-    several = [run for run in runs if run is not None]
-    return math.gcd(*several) if several else None
+    found = [constant_value(run) or 1 for run in runs(expr, var)]
+    return math.gcd(*found) if found else None
