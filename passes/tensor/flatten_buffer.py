@@ -96,9 +96,13 @@ class _Flattener(ScopedMutator):
     def _offset(self, buffer: Buffer, indices: Sequence[Expr], masked: bool) -> tuple[Expr, ...]:
         if buffer.ndim == 1 and not buffer.strides:
             return tuple(indices)
-        parts = [base_and_stride(index) if index.dtype.element is INT64 else None for index in indices]
-        joins = any(isinstance(index, BinaryOp) and index.op in QUOTIENTS for index in indices)
-        if None not in parts and not joins:
+        parts = [
+            None
+            if index.dtype.element is not INT64 or (isinstance(index, BinaryOp) and index.op in QUOTIENTS)
+            else base_and_stride(index)
+            for index in indices
+        ]
+        if None not in parts:
             lanes = max([index.dtype.lanes for index in indices], default=1)
             return (self._affine_offset(buffer, [part for part in parts if part is not None], lanes),)
         offset: Expr = const(0, INT64)
