@@ -375,8 +375,8 @@ def _following(place: Expr, var: Var, sharing: Expr) -> Expr:
     """Return ``place`` for ``var + sharing``: its quotients by ``sharing``, which is not zero, are one greater then,
     which is taken for granted."""
     quotient, number = binary("floordiv", var, sharing), Var("quotient", var.dtype)
-    moved = substitute(ExprReplacer({quotient: number}).mutate(place), {var: var + sharing})
-    return substitute(moved, {number: quotient + 1})
+    named: Expr = ExprReplacer({quotient: number}).mutate(place)
+    return substitute(substitute(named, {var: var + sharing}), {number: quotient + 1})
 
 
 def is_written_out(loop: For) -> bool:
