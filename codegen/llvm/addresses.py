@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from tilewright.tensorir.arith.lanes import even_lanes
 from tilewright.tensorir.dtype import INT64
-from tilewright.tensorir.expr import BinaryOp, Broadcast, Buffer, Cast, Expr, IntImm, Ramp, binary, cast
+from tilewright.tensorir.expr import BinaryOp, Buffer, Expr, IntImm, binary, cast
 
 
 class Slot(NamedTuple):
@@ -61,7 +62,7 @@ class Address(NamedTuple):
 def split(offset: Expr) -> Address:
     if offset.dtype.lanes == 1:
         return Address(*split_constant(offset), 1, offset)
-    lanes = split_lanes(offset)
+    lanes = even_lanes(offset)
     return Address(None, 0, None, offset) if lanes is None else Address(*split_constant(lanes[0]), lanes[1], offset)
 
 
@@ -86,29 +87,3 @@ def split_constant(offset: Expr) -> tuple[Expr | None, int]:
             return b, fixed
         return binary(offset.op, a if a is not None else IntImm(0), b), fixed
     return offset, 0
-
-
-def split_lanes(index: Expr) -> tuple[Expr, int] | None:
-    """Split a vector index into its value in lane 0 and the constant step from lane to lane; return None if it has no
-    such form."""
-    if isinstance(index, Ramp):
-        return (index.base, index.stride.value) if isinstance(index.stride, IntImm) else None
-    if isinstance(index, Broadcast):
-        return index.value, 0
-    if isinstance(index, Cast) and index.value.dtype.is_int:
-        inner = split_lanes(index.value)
-        return None if inner is None else (cast(index.dtype.element, inner[0]), inner[1])
-    if not isinstance(index, BinaryOp) or index.op not in ("add", "sub", "mul"):
-        return None
-    a, b = split_lanes(index.a), split_lanes(index.b)
-    if a is None or b is None:
-        return None
-    if index.op != "mul":
-        return binary(index.op, a[0], b[0]), a[1] + b[1] if index.op == "add" else a[1] - b[1]
-    if b[1] == 0 and isinstance(b[0], IntImm):
-        return binary("mul", a[0], b[0]), a[1] * b[0].value
-    if a[1] == 0 and isinstance(a[0], IntImm):
-        return binary("mul", a[0], b[0]), b[1] * a[0].value
-    if a[1] == 0 and b[1] == 0:
-        return binary("mul", a[0], b[0]), 0
-    return None

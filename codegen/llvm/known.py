@@ -11,7 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from tilewright.codegen.llvm.addresses import split_constant
 from tilewright.tensorir.arith.folds import FOLDS, is_false, is_true
+from tilewright.tensorir.arith.iter_map import multiples
 from tilewright.tensorir.expr import BinaryOp, Broadcast, Buffer, Cast, Expr, IntImm, Var, binary, const
 from tilewright.tensorir.functor import Mutator, leaves
 
@@ -99,41 +101,9 @@ class KnownIntegers:
         """Return an int64 as a sum that holds for all values of the known variables; None if there is no such sum."""
         key = (expr, self.names)
         if key not in self._linear:
-            self._linear[key] = self._split(expr)
+            found = multiples(expr, self.values)
+            self._linear[key] = None if found is None else Linear(*split_constant(found[1]), found[0])
         return self._linear[key]
-
-    def _split(self, expr: Expr) -> Linear | None:
-        if isinstance(expr, IntImm):
-            return Linear(None, expr.value, {})
-        if isinstance(expr, Var) and expr in self.values:
-            return Linear(None, 0, {expr: 1})
-        if isinstance(expr, BinaryOp) and expr.op in ("add", "sub", "mul"):
-            a, b = self.linear(expr.a), self.linear(expr.b)
-            if a is None or b is None:
-                return None
-            if expr.op != "mul":
-                return _sum(a, b, 1 if expr.op == "add" else -1)
-            if b.variable is None and not b.terms:
-                return _multiple(a, b.fixed)
-            if a.variable is None and not a.terms:
-                return _multiple(b, a.fixed)
-        return None if self.occur_in(expr) else Linear(expr, 0, {})
-
-
-def _sum(a: Linear, b: Linear, sign: int) -> Linear:
-    terms = dict(a.terms)
-    for var, factor in b.terms.items():
-        terms[var] = terms.get(var, 0) + sign * factor
-    variable = a.variable
-    if b.variable is not None:
-        start = IntImm(0) if variable is None else variable
-        variable = binary("add" if sign > 0 else "sub", start, b.variable)
-    return Linear(variable, a.fixed + sign * b.fixed, terms)
-
-
-def _multiple(a: Linear, factor: int) -> Linear:
-    variable = None if a.variable is None or not factor else binary("mul", a.variable, IntImm(factor))
-    return Linear(variable, a.fixed * factor, {var: each * factor for var, each in a.terms.items()})
 
 
 class _Folder(Mutator):

@@ -6,11 +6,12 @@ import math
 from collections.abc import Collection
 from typing import TYPE_CHECKING, NamedTuple
 
-from tilewright.codegen.llvm.addresses import Address, Slot, split, split_lanes
+from tilewright.codegen.llvm.addresses import Address, Slot, split
 from tilewright.codegen.llvm.known import Linear
 from tilewright.codegen.llvm.registers import WHOLE, Tile, first_element, slot_of
 from tilewright.codegen.llvm.text import constant, constant_vector, integer_type, memory_type
 from tilewright.tensorir.arith.folds import is_true
+from tilewright.tensorir.arith.lanes import even_lanes
 from tilewright.tensorir.dtype import INT64, DataType
 from tilewright.tensorir.expr import (
     Broadcast,
@@ -215,7 +216,7 @@ class Memory:
         sums = self._sums.get(key)
         if sums is None:
             offset = self._offset(access, slot)
-            lanes = (offset, 1) if offset.dtype.lanes == 1 else split_lanes(offset)
+            lanes = (offset, 1) if offset.dtype.lanes == 1 else even_lanes(offset)
             sums = (offset, None if lanes is None else known.linear(lanes[0]), 0 if lanes is None else lanes[1])
             self._sums[key] = sums
         offset, linear, step = sums

@@ -16,11 +16,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from tilewright.codegen.analysis import captured, uses
-from tilewright.codegen.llvm.addresses import split_lanes
 from tilewright.codegen.llvm.known import KnownIntegers
 from tilewright.codegen.llvm.text import memory_type
+from tilewright.tensorir.arith.lanes import even_lanes
 from tilewright.tensorir.dtype import INT64
-from tilewright.tensorir.expr import Buffer, BufferLoad, Expr, IntImm, Ramp, Var, cast
+from tilewright.tensorir.expr import Buffer, BufferLoad, Expr, IntImm, Var, cast
 from tilewright.tensorir.keys import OUTLINE
 from tilewright.tensorir.node import Node, notes_on
 from tilewright.tensorir.stmt import Allocate, BufferStore, For, LetStmt, SeqStmt, Stmt
@@ -180,13 +180,10 @@ def first_element(access: BufferLoad | BufferStore) -> tuple[Expr, int] | None:
     lanes = index.dtype.lanes
     if lanes == 1:
         return index, 1
-    if type(index) is Ramp:
-        assert isinstance(index, Ramp)
-        return (index.base, lanes) if isinstance(index.stride, IntImm) and index.stride.value == 1 else None
-    split = split_lanes(index)
-    if split is None:
+    found = even_lanes(index)
+    if found is None:
         return None
-    base, step = split
+    base, step = found
     if step == 0 and access.predicate is None and isinstance(access, BufferLoad):
         return base, 1
     return (base, lanes) if step == 1 else None

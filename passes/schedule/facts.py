@@ -8,7 +8,7 @@ from collections.abc import Iterable, Set
 
 from tilewright.graphir.dims import as_dim, dim_equal, simplify
 from tilewright.passes.context import PassContext
-from tilewright.tensorir.arith.iter_map import coefficient, only_divisor, run_length
+from tilewright.tensorir.arith.iter_map import coefficient, only_split, run_length
 from tilewright.tensorir.errors import PassError, ScheduleError
 from tilewright.tensorir.expr import (
     BinaryOp,
@@ -177,11 +177,14 @@ def panel_width(access: BufferLoad | BufferStore, var: Var, behind: int = 0) -> 
         return None
     outer = list(access.indices)
     last = outer.pop(-1 - behind)
-    if not isinstance(last, BinaryOp) or last.op != "floormod" or last.a is not var:
+    within = only_split(last, var)
+    if within is None or within.extent is None or constant(within.lower) != 1 or within.factor != 1:
         return None
-    width = constant(last.b)
     whole = [index for index in outer if uses_var(index, {var})]
-    return width if len(whole) == 1 and width is not None and only_divisor(whole[0], var) == width else None
+    panel = only_split(whole[0], var) if len(whole) == 1 else None
+    # The two follow each other without a gap.
+    is_panel = panel is not None and panel.extent is None and panel.lower is within.extent
+    return constant(within.extent) if is_panel else None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterator
 from tilewright.passes.tensor.accesses import Access, Place, bind_places, inner_places
 from tilewright.passes.tensor.findings import findings
 from tilewright.tensorir.arith.analyzer import Analyzer
-from tilewright.tensorir.arith.iter_map import iter_sum
+from tilewright.tensorir.arith.iter_map import affine, iter_sum
 from tilewright.tensorir.arith.iter_solver import IterSolver, Span
 from tilewright.tensorir.conditions import conjuncts
 from tilewright.tensorir.dtype import INT64
@@ -111,11 +111,6 @@ def covers(write: Access, read: Access, place: Place, known: Knowledge) -> bool:
     return _Instance(write, read, place, known.whole, known.whole.prove).exists()
 
 
-def _is_sum_of_variables(index: Expr, variables: Collection[Var]) -> bool:
-    found = iter_sum(index, variables)
-    return found is not None and all(split.is_whole for split in found.splits)
-
-
 def _has_constant_splits(index: Expr, variables: Collection[Var]) -> bool:
     """Whether variables are divided by constants alone: solutions from other quotients can hardly ever be proved to be
     in range, but the search takes long."""
@@ -166,7 +161,7 @@ class _Instance:
         for own, other in zip(self.write.indices, self.read.indices, strict=True):
             index = self._in_write(own)
             if index is not other:
-                if not _is_sum_of_variables(index, ranges):
+                if affine(index, ranges) is None:
                     index = self.analyzer.simplify(index)
                     if not _has_constant_splits(index, ranges):
                         return False

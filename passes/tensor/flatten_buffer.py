@@ -32,10 +32,11 @@ from tilewright.passes.tensor.name_strides import Stride, StrideNames
 from tilewright.passes.tensor.scoped import ScopedMutator
 from tilewright.passes.tensor.vector_arith import ramp, vector_binary
 from tilewright.tensorir.arith.analyzer import Analyzer
+from tilewright.tensorir.arith.lanes import LEVEL, base_and_stride
 from tilewright.tensorir.arith.linear import ZERO
 from tilewright.tensorir.arith.quotients import QUOTIENTS, whole_number
 from tilewright.tensorir.dtype import INT64
-from tilewright.tensorir.expr import BinaryOp, Broadcast, Buffer, BufferLoad, Expr, Ramp, Select, const
+from tilewright.tensorir.expr import BinaryOp, Broadcast, Buffer, BufferLoad, Expr, Select, const
 from tilewright.tensorir.functor import LOADS, kinds
 from tilewright.tensorir.stmt import BufferStore, PrimFunc, Stmt
 
@@ -95,10 +96,15 @@ class _Flattener(ScopedMutator):
     def _offset(self, buffer: Buffer, indices: Sequence[Expr], masked: bool) -> tuple[Expr, ...]:
         if buffer.ndim == 1 and not buffer.strides:
             return tuple(indices)
-        parts = [_affine(index) for index in indices]
-        joins = any(isinstance(index, BinaryOp) and index.op in QUOTIENTS for index in indices)
-        if None not in parts and not joins:
-            return (self._affine_offset(buffer, [part for part in parts if part is not None]),)
+        parts = [
+            None
+            if index.dtype.element is not INT64 or (isinstance(index, BinaryOp) and index.op in QUOTIENTS)
+            else base_and_stride(index)
+            for index in indices
+        ]
+        if None not in parts:
+            lanes = max([index.dtype.lanes for index in indices], default=1)
+            return (self._affine_offset(buffer, [part for part in parts if part is not None], lanes),)
         offset: Expr = const(0, INT64)
         for index, stride in self._joined(buffer, [_as_int64(index) for index in indices], masked):
             factor = self.algebra.expr(self.names.use(stride))
@@ -138,19 +144,18 @@ class _Flattener(ScopedMutator):
         number, remainder = found
         return vector_binary(remainder, number, size * extent) if remainder else number
 
-    def _affine_offset(self, buffer: Buffer, parts: Sequence[tuple[Expr, Expr | None, int]]) -> Expr:
+    def _affine_offset(self, buffer: Buffer, parts: Sequence[tuple[Expr, Expr]], lanes: int) -> Expr:
         """Return the offset of indices that are scalars or ramps, as sums of products: no expression is built only to
         be taken apart again."""
         algebra = self.algebra
         first, step = ZERO, ZERO
-        for (base, rise, _), stride in zip(parts, self._strides(buffer), strict=True):
+        for (base, rise), stride in zip(parts, self._strides(buffer), strict=True):
             place = algebra.linear(base)
             if place.terms or place.const:
                 first = first + algebra.multiply(place, self.names.use(stride))
-            if rise is not None:
+            if rise is not LEVEL:
                 step = step + algebra.multiply(algebra.linear(rise), self.names.use(stride))
         offset = algebra.expr(algebra.merge_remainders(first))
-        lanes = max([lanes for _, _, lanes in parts], default=1)
         return offset if lanes == 1 else ramp(offset, algebra.expr(step), lanes)
 
     def _strides(self, buffer: Buffer) -> list[Stride]:
@@ -170,17 +175,6 @@ class _Flattener(ScopedMutator):
         predicate = self.mutate(op.predicate) if op.predicate is not None else None
         offset = self._offset(op.buffer, indices, masked=predicate is not None)
         return BufferStore(self.mutate_buffer(op.buffer), value, offset, predicate)
-
-
-def _affine(index: Expr) -> tuple[Expr, Expr | None, int] | None:
-    """Match an affine int64 index: its value in lane 0, its stride between lanes (None: scalar), and its lanes."""
-    if index.dtype is INT64:
-        return index, None, 1
-    if index.dtype.element is INT64 and isinstance(index, Ramp):
-        return index.base, index.stride, index.lanes
-    if index.dtype.element is INT64 and isinstance(index, Broadcast):
-        return index.value, None, index.lanes
-    return None
 
 
 def _as_int64(index: Expr) -> Expr:

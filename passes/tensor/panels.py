@@ -15,17 +15,16 @@ from tilewright.passes.operands import LEAST_OPERAND, known_bytes
 from tilewright.passes.tensor.hoist_invariant import ExprReplacer
 from tilewright.passes.tensor.name_strides import NamedSizes
 from tilewright.passes.tensor.scoped import ScopedMutator
+from tilewright.tensorir.arith.iter_map import iter_sum, runs
 from tilewright.tensorir.dtype import INT64
-from tilewright.tensorir.expr import BinaryOp, Buffer, BufferLoad, Expr, IntImm, Ramp, Var, as_expr, cast
+from tilewright.tensorir.expr import Buffer, BufferLoad, Expr, IntImm, Ramp, Var, as_expr, binary, cast
 from tilewright.tensorir.functor import (
-    DIVISIONS,
     accesses_buffers,
     leaves,
     loads_and_stores,
     substitute,
     uses_var,
     walk_statements,
-    walk_to,
 )
 from tilewright.tensorir.keys import SMALL_BUFFERS
 from tilewright.tensorir.stmt import BufferStore, For, LetStmt, PrimFunc, Stmt
@@ -348,52 +347,38 @@ class PanelFinder(ScopedMutator):
     def _advance(self, bases: list[Expr], var: Var) -> tuple[Expr, Expr]:
         """Return the number of neighbouring values of ``var`` that have the same panel (one, if unknown), and the
         distance of two panels (zero, if it varies)."""
-        quotients = _quotients(bases, var)
-        sharing, panel = as_expr(1), var
-        if len(quotients) == 1:
-            (quotient,) = quotients
-            sharing = quotient.b if isinstance(quotient.b, IntImm) else sharing
-            panel = Var("panel", quotient.dtype)
-            bases = [ExprReplacer({quotient: panel}).mutate(base) for base in bases]
-            if any(uses_var(base, {var}) for base in bases):
-                return as_expr(1), as_expr(0)
-        first, *others = [self._step(base, panel) for base in bases]
-        if first is None or any(step is None or not self.range_analyzer.prove_equal(step, first) for step in others):
-            return sharing, as_expr(0)
-        return sharing, first
+        unknown = as_expr(1), as_expr(0)
+        panels: set[tuple[Expr, Expr, Expr | None]] = set()
+        steps: list[Expr] = []
+        for base in bases:
+            found = iter_sum(base, (var,))
+            step = as_expr(0)
+            for split in () if found is None else found.splits:
+                panels.add((split.source, split.lower, split.extent))
+                step = step + split.scale
+            steps.append(self.simplify(step))
+        if len(panels) != 1 or not leaves(steps[0]) <= self.named.sizes:
+            return unknown
+        ((_, sharing, extent),) = panels
+        if extent is not None or not all(self.range_analyzer.prove_equal(step, steps[0]) for step in steps):
+            return unknown
+        return sharing if isinstance(sharing, IntImm) else as_expr(1), steps[0]
 
 
 def _sharing(bases: list[Expr], var: Var) -> Expr:
     """Return the number of neighbouring values of ``var`` that have the same panel, where panels are visited in any
     order: the least divisor, if the place of a panel depends only on quotients of ``var``."""
-    divisors = {node: node.b for node in _quotients(bases, var) if node.a is var}
-    for quotient in divisors:
-        bases = [ExprReplacer({quotient: Var("panel", var.dtype)}).mutate(base) for base in bases]
-    if not divisors or any(uses_var(base, {var}) for base in bases):
-        return as_expr(1)
-    return min(divisors.values(), key=estimate)
+    return min([run for base in bases for run in runs(base, var)], key=estimate, default=as_expr(1))
 
 
 def _following(place: Expr, var: Var, sharing: Expr) -> Expr:
     """Return ``place`` for ``var + sharing``: its quotients by ``sharing``, which is not zero, are one greater then,
     which is taken for granted."""
-    steps = [node for node in _quotients([place], var) if node.a is var and node.b is sharing]
-    names = [Var("quotient", node.dtype) for node in steps]
-    named: Expr = ExprReplacer(dict(zip(steps, names, strict=True))).mutate(place)
-    moved = substitute(named, {var: var + sharing})
-    return substitute(moved, {name: node + 1 for name, node in zip(names, steps, strict=True)})
+    quotient, number = binary("floordiv", var, sharing), Var("quotient", var.dtype)
+    named: Expr = ExprReplacer({quotient: number}).mutate(place)
+    return substitute(substitute(named, {var: var + sharing}), {number: quotient + 1})
 
 
 def is_written_out(loop: For) -> bool:
     """Whether a loop will be replaced by copies of its body."""
     return loop.kind == "unrolled" and isinstance(loop.min, IntImm) and isinstance(loop.extent, IntImm)
-
-
-def _quotients(places: list[Expr], var: Var) -> list[BinaryOp]:
-    """Return the distinct quotients of ``var`` in some places."""
-    found = dict.fromkeys(node for place in places for node in walk_to(place, DIVISIONS) if isinstance(node, BinaryOp))
-    return [node for node in found if _is_quotient(node, var)]
-
-
-def _is_quotient(node: BinaryOp, var: Var) -> bool:
-    return node.op in ("floordiv", "truncdiv") and uses_var(node.a, {var}) and not uses_var(node.b, {var})

@@ -6,6 +6,7 @@ into one contiguous load or store and everything else into a gather or scatter.
 
 from __future__ import annotations
 
+from tilewright.tensorir.arith.lanes import base_and_stride
 from tilewright.tensorir.dtype import INT32, DataType
 from tilewright.tensorir.expr import (
     BinaryOp,
@@ -50,23 +51,12 @@ def lane_numbers(lanes: int, dtype: DataType = INT32) -> Expr:
     return Ramp(const(0, dtype), const(1, dtype), lanes)
 
 
-def _affine(expr: Expr) -> tuple[Expr, Expr] | None:
-    """Match an affine vector and return its base and stride."""
-    if isinstance(expr, Ramp):
-        return expr.base, expr.stride
-    if isinstance(expr, Broadcast) and expr.dtype.is_integer:
-        return expr.value, const(0, expr.value.dtype)
-    if expr.dtype.lanes == 1 and expr.dtype.is_integer:
-        return expr, const(0, expr.dtype)
-    return None
-
-
 def vector_binary(op: str, a: Expr, b: Expr) -> Expr:
     """Build ``a op b``; a scalar operand is broadcast."""
     lanes = common_lanes(a, b)
     if lanes == 1:
         return binary(op, a, b)
-    x, y = _affine(a), _affine(b)
+    x, y = base_and_stride(a), base_and_stride(b)
     if x is not None and y is not None:
         if op in ("add", "sub"):
             return ramp(binary(op, x[0], y[0]), binary(op, x[1], y[1]), lanes)

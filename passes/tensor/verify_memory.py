@@ -14,6 +14,7 @@ Example: in ``for i in range(8) { b[i + 1] = 0.0 }`` with ``b: Buffer[(8,), floa
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,11 +29,13 @@ from tilewright.passes.tensor.name_strides import NamedSizes
 from tilewright.passes.tensor.parallelize_loop import shared_element
 from tilewright.passes.tensor.scoped import ScopedMutator
 from tilewright.passes.tensor.storage_rewrite import constant_bytes
-from tilewright.tensorir.arith.iter_map import iter_sum
+from tilewright.tensorir.arith.iter_map import affine
+from tilewright.tensorir.arith.lane_numbers import lane_number
+from tilewright.tensorir.arith.lanes import per_lane
 from tilewright.tensorir.arith.region import lower_bound_expr, upper_bound_expr
 from tilewright.tensorir.dtype import INT64
 from tilewright.tensorir.errors import VerifyError
-from tilewright.tensorir.expr import Buffer, BufferLoad, Call, Expr, IntImm, Ramp, Var
+from tilewright.tensorir.expr import Buffer, BufferLoad, Call, Expr, IntImm, Ramp, Var, as_expr
 from tilewright.tensorir.functor import CHOICES, LOADS, kinds, uses_var
 from tilewright.tensorir.keys import SCHEDULE_MODE
 from tilewright.tensorir.node import Node
@@ -165,15 +168,17 @@ class _MemoryVerifier(ScopedMutator):
         for index, extent in zip(op.indices, op.buffer.shape, strict=True):
             if self._stays_inside(index, extent):
                 continue
-            first, last = _ends(index)
-            if first is None or last is None or not self._is_over_a_box(index):
+            lane = lane_number(index.dtype.lanes)
+            place = index if index.dtype.lanes == 1 else per_lane(index, lane)
+            if place is None or place.dtype is not INT64 or not self._is_over_a_box(index):
                 continue
-            first, last = self.named.expand(first), self.named.expand(last)
-            if not (self._is_affine(first) and self._is_affine(last)):
+            place = self.named.expand(place)
+            ranges = {**self.ranges, lane: (as_expr(0), as_expr(index.dtype.lanes))}
+            if not _is_affine(place, ranges):
                 continue
             # The extremes are attained: all enclosing loops run, and bounds of affine indices are exact.
-            highest = upper_bound_expr(last, self.ranges, self.analyzer)
-            lowest = lower_bound_expr(first, self.ranges, self.analyzer)
+            highest = upper_bound_expr(place, ranges, self.analyzer)
+            lowest = lower_bound_expr(place, ranges, self.analyzer)
             if highest is not None and self.analyzer.prove(highest >= extent):
                 self.fail(
                     op, f"index {index!s} of {op.buffer.name} reaches {highest!s}, out of bounds for extent {extent!s}"
@@ -192,14 +197,6 @@ class _MemoryVerifier(ScopedMutator):
         least = extent.value if isinstance(extent, IntImm) else self.range_analyzer.bounds(extent).lower
         return bounds.lower >= 0 and bounds.upper + reach < least
 
-    def _is_affine(self, index: Expr) -> bool:
-        """Whether the index is a sum of multiples of loop variables, each in one term: then its extremes are at corners
-        of the box of their ranges."""
-        found = iter_sum(index, self.ranges)
-        if found is None or not all(split.is_whole for split in found.splits):
-            return False
-        return len({split.source for split in found.splits}) == len(found.splits)
-
     def _is_over_a_box(self, index: Expr) -> bool:
         """Whether the bounds of the loops of an index do not depend on other loops: only then can all these loops be at
         their ends together."""
@@ -208,14 +205,11 @@ class _MemoryVerifier(ScopedMutator):
         return not any(uses_var(bound, loops) for bounds in driving for bound in bounds)
 
 
-def _ends(index: Expr) -> tuple[Expr | None, Expr | None]:
-    """Return the values of an index in its first and last lanes; None for other forms."""
-    if index.dtype is INT64:
-        return index, index
-    if isinstance(index, Ramp) and index.base.dtype is INT64:
-        last = index.base + index.stride * (index.lanes - 1)
-        return index.base, last
-    return None, None
+def _is_affine(index: Expr, ranges: Collection[Var]) -> bool:
+    """Whether the index is a sum of multiples of variables, each in one term: then its extremes are at corners of the
+    box of their ranges."""
+    found = affine(index, ranges)
+    return found is not None and len({split.source for split in found.splits}) == len(found.splits)
 
 
 def verify_memory(func: PrimFunc, max_stack_bytes: int = 256 << 10) -> None:

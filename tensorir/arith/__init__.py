@@ -9,7 +9,8 @@ Below all of them, :mod:`.interval` is arithmetic on intervals, and :mod:`.trans
 the verifier and code generators use it, too, where only the ranges of variables are known.
 
 :mod:`.iter_map` reads indices as sums of splits of variables, and :mod:`.iter_solver` finds the variables that such
-indices determine, and inverts them.
+indices determine, and inverts them. :mod:`.lanes` reads a vector of indices as the index of one lane, whose number is a
+variable.
 """
 
 from tilewright.tensorir.arith.analyzer import Analyzer

@@ -15,10 +15,10 @@ quasi-affine iterator bindings. Divisors are extents, and positive wherever an e
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from dataclasses import dataclass
 
-from tilewright.tensorir.expr import BinaryOp, Expr, IntImm, Var, as_expr, binary
+from tilewright.tensorir.expr import BinaryOp, Expr, IntImm, Var, binary, const
 from tilewright.tensorir.functor import leaves
 from tilewright.tensorir.node import Node
 
@@ -42,22 +42,23 @@ class IterSplit:
     @classmethod
     def of(cls, source: Expr) -> IterSplit:
         """The split that is the whole source."""
-        one = as_expr(1, source.dtype)
+        one = const(1, source.dtype)
         return cls(source, one, None, one)
 
     @property
     def is_whole(self) -> bool:
         """Whether it is a multiple of the source itself."""
-        return self.extent is None and constant_value(self.lower) == 1
+        return self.extent is None and isinstance(self.lower, IntImm) and self.lower.value == 1
 
     @property
     def factor(self) -> int | None:
         """The scale, if it is a constant."""
-        return constant_value(self.scale)
+        return self.scale.value if isinstance(self.scale, IntImm) else None
 
     def times(self, factor: Expr) -> IterSplit:
         """The split multiplied by a number."""
-        return IterSplit(self.source, self.lower, self.extent, binary("mul", self.scale, factor))
+        scale = factor if self.factor == 1 else binary("mul", self.scale, factor)
+        return IterSplit(self.source, self.lower, self.extent, scale)
 
     def value(self, of: Expr) -> Expr:
         """Return the value of the split for the value ``of`` of its source."""
@@ -87,10 +88,10 @@ def is_zero(expr: Expr) -> bool:
 
 def iter_sum(expr: Expr, variables: Collection[Node]) -> IterSum | None:
     """Return an integer as a sum of splits of expressions in which ``variables`` occur; None if it is no such sum."""
+    if isinstance(expr, Var) and expr in variables:
+        return _just(IterSplit.of(expr))
     if isinstance(expr, IntImm) or leaves(expr).isdisjoint(variables):
         return IterSum((), expr)
-    if isinstance(expr, Var):
-        return _just(IterSplit.of(expr))
     if not isinstance(expr, BinaryOp) or expr.dtype.lanes != 1:
         return None
     if expr.op in ("add", "sub", "mul"):
@@ -102,7 +103,7 @@ def iter_sum(expr: Expr, variables: Collection[Node]) -> IterSum | None:
 
 
 def _just(split: IterSplit) -> IterSum:
-    return IterSum((split,), as_expr(0, split.source.dtype))
+    return IterSum((split,), const(0, split.source.dtype))
 
 
 def _combined(op: str, a: IterSum, b: IterSum) -> IterSum | None:
@@ -110,9 +111,10 @@ def _combined(op: str, a: IterSum, b: IterSum) -> IterSum | None:
         if a.splits and b.splits:
             return None
         varying, factor = (a, b.base) if a.splits else (b, a.base)
-        return IterSum(_scaled(varying.splits, factor), binary("mul", varying.base, factor))
-    added = b.splits if op == "add" else _scaled(b.splits, as_expr(-1, b.base.dtype))
-    return IterSum(a.splits + added, binary(op, a.base, b.base))
+        base = varying.base if is_zero(varying.base) else binary("mul", varying.base, factor)
+        return IterSum(_scaled(varying.splits, factor), base)
+    added = b.splits if op == "add" else _scaled(b.splits, const(-1, b.base.dtype))
+    return IterSum(a.splits + added, a.base if is_zero(b.base) else binary(op, a.base, b.base))
 
 
 def _scaled(splits: tuple[IterSplit, ...], factor: Expr) -> tuple[IterSplit, ...]:
@@ -138,45 +140,62 @@ def _divided(expr: BinaryOp, variables: Collection[Node]) -> IterSum | None:
     return _just(IterSplit(inner.source, binary("mul", inner.lower, expr.b), extent, inner.scale))
 
 
-def coefficient(expr: Expr, var: Var) -> int | None:
-    """The factor of ``var`` in an index expression: 0 where it does not occur, None if it is not a constant."""
-    found = iter_sum(expr, (var,))
+def affine(expr: Expr, variables: Collection[Node]) -> IterSum | None:
+    """Return an integer as a sum of multiples of ``variables``; None if it is no such sum, as where it has quotients of
+    them."""
+    found = iter_sum(expr, variables)
+    if found is not None:
+        for split in found.splits:
+            if not split.is_whole or not isinstance(split.source, Var):
+                return None
+    return found
+
+
+def multiples(expr: Expr, variables: Collection[Node]) -> tuple[dict[Var, int], Expr] | None:
+    """Return an integer as a sum of constant multiples of those of ``variables`` that occur in it: the factor of each,
+    and the rest, in which none occurs; None if it is no such sum."""
+    found = affine(expr, variables)
     if found is None:
         return None
-    total = 0
+    factors: dict[Var, int] = {}
     for split in found.splits:
-        factor = split.factor
-        if split.source is not var or not split.is_whole or factor is None:
+        var, factor = split.source, split.factor
+        if factor is None:
             return None
-        total += factor
-    return total
+        assert isinstance(var, Var)
+        factors[var] = factors.get(var, 0) + factor
+    return factors, found.base
 
 
-def only_divisor(expr: Expr, var: Var) -> int | None:
-    """``w`` of an index expression in which ``var`` occurs once, as a multiple of ``var // w``; None for others."""
+def coefficient(expr: Expr, var: Var) -> int | None:
+    """The factor of ``var`` in an index expression: 0 where it does not occur, None if it is not a constant."""
+    found = multiples(expr, (var,))
+    return None if found is None else found[0].get(var, 0)
+
+
+def only_split(expr: Expr, var: Var) -> IterSplit | None:
+    """The split of an index expression in which ``var`` occurs once; None for others."""
     found = iter_sum(expr, (var,))
     if found is None or len(found.splits) != 1:
         return None
     (split,) = found.splits
-    return constant_value(split.lower) if split.source is var and split.extent is None and not split.is_whole else None
+    return split if split.source is var else None
+
+
+def runs(expr: Node, var: Var) -> list[Expr]:
+    """Return for each split of ``var`` in ``expr`` the number of consecutive values of ``var``, from a multiple of that
+    number on, that give one value: ``n`` for ``var // n``, 1 for what is no such split."""
+    if not isinstance(expr, Expr) or var not in leaves(expr):
+        return []
+    found = iter_sum(expr, (var,))
+    if found is None:  # what is made of such sums
+        return [run for part in expr.parts() for run in runs(part, var)]
+    one = const(1, var.dtype)
+    return [split.lower if split.source is var else one for split in found.splits]
 
 
 def run_length(expr: Node, var: Var) -> int | None:
     """Return the number of consecutive values of ``var``, from a multiple of that number on, that give one value of
     ``expr``: None if all of them do, ``n`` if ``var`` only occurs as ``var // n``, else 1."""
-    if not isinstance(expr, Expr) or var not in leaves(expr):
-        return None
-    found = iter_sum(expr, (var,))
-    if found is None:  # what is made of such sums
-        return 1 if expr is var else _common([run_length(part, var) for part in expr.parts()])
-    runs: list[int | None] = []
-    for split in found.splits:
-        if split.source is not var:
-            return 1
-        runs.append(constant_value(split.lower) or 1)
-    return _common(runs)
-
-
-def _common(runs: Iterable[int | None]) -> int | None:
-    several = [run for run in runs if run is not None]
-    return math.gcd(*several) if several else None
+    found = [constant_value(run) or 1 for run in runs(expr, var)]
+    return math.gcd(*found) if found else None

@@ -2,11 +2,45 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from tilewright.tensorir.arith.index import IndexAlgebra
+from tilewright.tensorir.arith.iter_map import multiples
 from tilewright.tensorir.arith.lane_numbers import lane_number
-from tilewright.tensorir.arith.linear import ZERO, Linear, constant
-from tilewright.tensorir.expr import BinaryOp, Broadcast, Expr, Ramp, UnaryOp, Var, binary
+from tilewright.tensorir.arith.linear import Linear, constant
+from tilewright.tensorir.dtype import INT64
+from tilewright.tensorir.expr import BinaryOp, Broadcast, Cast, Expr, IntImm, Ramp, UnaryOp, Var, binary, cast, const
 from tilewright.tensorir.functor import uses_var
+
+#: The step between the lanes of a vector of indices that are all equal.
+LEVEL: Final = IntImm(0)
+
+
+def base_and_stride(expr: Expr) -> tuple[Expr, Expr] | None:
+    """The value of an integer in its first lane, and the step from lane to lane; None for vectors that are neither
+    ramps nor broadcasts, whose lanes have to be looked at."""
+    if isinstance(expr, Ramp):
+        return expr.base, expr.stride
+    value = expr.value if isinstance(expr, Broadcast) else expr
+    dtype = value.dtype
+    if dtype.lanes != 1 or not dtype.is_integer:
+        return None
+    return value, LEVEL if dtype is INT64 else const(0, dtype)
+
+
+def even_lanes(expr: Expr) -> tuple[Expr, int] | None:
+    """The value of an integer vector in its first lane, and the step from lane to lane; None if none is constant."""
+    if isinstance(expr, Ramp):
+        return (expr.base, expr.stride.value) if isinstance(expr.stride, IntImm) else None
+    if isinstance(expr, Broadcast):
+        return expr.value, 0
+    if isinstance(expr, Cast) and expr.value.dtype.is_int:
+        inner = even_lanes(expr.value)
+        return None if inner is None else (cast(expr.dtype.element, inner[0]), inner[1])
+    lane = lane_number(expr.dtype.lanes)
+    scalar = per_lane(expr, lane)
+    found = None if scalar is None else multiples(scalar, (lane,))
+    return None if found is None else (found[1], found[0].get(lane, 0))
 
 
 def per_lane(expr: Expr, lane: Var) -> Expr | None:
@@ -27,9 +61,9 @@ def per_lane(expr: Expr, lane: Var) -> Expr | None:
 def affine_vector(algebra: IndexAlgebra, expr: Expr) -> Expr | None:
     """An int64 vector as a ramp or a broadcast, if it is one."""
     lanes = expr.dtype.lanes
-    parts = _base_and_stride(algebra, expr)
+    parts = base_and_stride(expr)
     if parts is not None:
-        return _vector(algebra, parts[0], parts[1], lanes)
+        return _vector(algebra, algebra.linear(parts[0]), algebra.linear(parts[1]), lanes)
     lane = lane_number(lanes)
     scalar = per_lane(expr, lane)
     if scalar is None:
@@ -55,21 +89,3 @@ def _vector(algebra: IndexAlgebra, base: Linear, stride: Linear, lanes: int) -> 
     if not stride.terms and stride.const == 0:
         return Broadcast(algebra.expr(base), lanes)
     return Ramp(algebra.expr(base), algebra.expr(stride), lanes)
-
-
-def _base_and_stride(algebra: IndexAlgebra, expr: Expr) -> tuple[Linear, Linear] | None:
-    """First element and step of a ramp, a broadcast, or a sum of these; None for other vectors, which are analyzed lane
-    by lane."""
-    if isinstance(expr, Ramp):
-        return algebra.linear(expr.base), algebra.linear(expr.stride)
-    if isinstance(expr, Broadcast):
-        return algebra.linear(expr.value), ZERO
-    if not isinstance(expr, BinaryOp) or expr.op not in ("add", "sub"):
-        return None
-    a = _base_and_stride(algebra, expr.a)
-    b = None if a is None else _base_and_stride(algebra, expr.b)
-    if a is None or b is None:
-        return None
-    factor = 1 if expr.op == "add" else -1
-    base, stride = a[0].combine(b[0], factor), a[1].combine(b[1], factor)
-    return algebra.merge_remainders(base), algebra.merge_remainders(stride)

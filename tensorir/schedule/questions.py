@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 
 from tilewright.tensorir.arith import Analyzer, Interval
-from tilewright.tensorir.arith.iter_map import constant_value
+from tilewright.tensorir.arith.iter_map import constant_value, is_zero, multiples
 from tilewright.tensorir.expr import BinaryOp, Expr, IntImm, Var
 from tilewright.tensorir.functor import walk
 from tilewright.tensorir.stmt import For
@@ -48,28 +48,24 @@ class Questions:
         if isinstance(expr, (Var, IntImm)):
             return expr
         size = _size(expr)
-        terms = self._terms(expr, 1)
-        if terms is not None and _size_of_sum(terms) >= size:
+        canonical = self._canonical_size(expr)
+        if canonical is not None and canonical >= size:
             return expr
         simple = self.analyzer.simplify(expr)
         return simple if _size(simple) < size else expr
 
-    def _terms(self, expr: Expr, scale: int) -> list[tuple[Var, int]] | None:
-        """The terms of a sum of loop variables, each once, with constant factors; None for any other expression, and
-        where a variable may have a single value."""
-        if isinstance(expr, Var):
-            return [(expr, scale)] if self._takes_several(expr) else None
-        if not isinstance(expr, BinaryOp):
+    def _canonical_size(self, expr: Expr) -> int | None:
+        """Return the number of nodes in the canonical form of a sum of positive multiples of loop variables; None for
+        any other expression, and where a variable may have a single value."""
+        found = multiples(expr, [loop.var for loop in self._loops])
+        if found is None or not is_zero(found[1]):
             return None
-        if expr.op == "mul":
-            factor = constant_value(expr.b)
-            return None if factor is None or factor < 1 else self._terms(expr.a, scale * factor)
-        if expr.op != "add":
-            return None
-        first, second = self._terms(expr.a, scale), self._terms(expr.b, scale)
-        if first is None or second is None or {var for var, _ in first} & {var for var, _ in second}:
-            return None
-        return first + second
+        size = -1
+        for var, factor in found[0].items():
+            if factor < 1 or not self._takes_several(var):
+                return None
+            size += 2 if factor == 1 else 4
+        return size
 
     def _takes_several(self, var: Var) -> bool:
         """Whether a variable belongs to a loop that is not known to have a single iteration."""
@@ -101,8 +97,3 @@ def may_be_divided(extent: Expr, sizes: Collection[Var]) -> bool:
 
 def _size(expr: Expr) -> int:
     return sum(1 for _ in walk(expr))
-
-
-def _size_of_sum(terms: Sequence[tuple[Var, int]]) -> int:
-    """Return the number of nodes in the canonical form of a sum of terms."""
-    return sum(1 if factor == 1 else 3 for _, factor in terms) + len(terms) - 1

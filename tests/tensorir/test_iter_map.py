@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from tilewright.tensorir.arith import Analyzer
-from tilewright.tensorir.arith.iter_map import coefficient, iter_sum, only_divisor, run_length
+from tilewright.tensorir.arith.iter_map import affine, coefficient, iter_sum, multiples, only_split, run_length
 from tilewright.tensorir.arith.iter_solver import Span, inverse, is_injective
 from tilewright.tensorir.arith.quotients import whole_number
 from tilewright.tensorir.expr import BinaryOp, Buffer, BufferLoad, Expr, IntImm, Var, as_expr
@@ -157,18 +157,62 @@ def test_symbolic_sizes_split_and_fuse() -> None:
 
 @PROPERTY
 @given(indices(2))
-def test_coefficients_divisors_and_runs_are_those_of_the_values(expr: Expr) -> None:
-    line = [value(expr, {I: at, J: 5, K: 7}) for at in range(48)]
-    factor, divisor, run = coefficient(expr, I), only_divisor(expr, I), run_length(expr, I)
+def test_coefficients_splits_and_runs_are_those_of_the_values(expr: Expr) -> None:
+    places = [{I: at, J: 5, K: 7} for at in range(48)]
+    line = [value(expr, at) for at in places]
+    factor, split, run = coefficient(expr, I), only_split(expr, I), run_length(expr, I)
     if factor is not None:
         assert {b - a for a, b in itertools.pairwise(line)} == {factor}
-    if divisor is not None:
-        changes = [at for at in range(1, 48) if line[at] != line[at - 1]]
-        assert changes == list(range(divisor, 48, divisor))
+    if split is not None:
+        assert len({whole - value(split.value(I), at) for whole, at in zip(line, places, strict=True)}) == 1
     if run is None:
         assert len(set(line)) == 1
     else:
         assert all(len(set(line[start : start + run])) == 1 for start in range(0, 48 - run, run))
+
+
+@PROPERTY
+@given(indices(2))
+def test_a_sum_of_multiples_is_the_index(expr: Expr) -> None:
+    found = multiples(expr, (I, J))
+    if found is None:
+        return
+    factors, rest = found
+    for at in points({I: (-3, 9), J: (2, 5), K: (-1, 3)}):
+        others = {K: at[K]}  # nothing else occurs in the rest
+        assert value(rest, others) + sum(factor * at[var] for var, factor in factors.items()) == value(expr, at)
+
+
+@pytest.mark.parametrize(
+    ("expr", "expected"),
+    [
+        (op("add", op("mul", I, 6), 5), ({I: 6}, 5)),
+        (op("sub", op("mul", op("add", I, 2), 3), op("add", J, I)), ({I: 2, J: -1}, 6)),
+        (op("mul", 4, op("sub", J, 1)), ({J: 4}, -4)),
+        (op("floordiv", N, 4), ({}, op("floordiv", N, 4))),
+        (op("mul", I, N), None),
+        (op("mul", I, J), None),
+        (op("floordiv", I, 4), None),
+        (op("floordiv", op("add", I, J), 1), None),
+        (BufferLoad(TABLE, (I,)), None),
+    ],
+)
+def test_sums_of_constant_multiples(expr: Expr, expected: tuple[dict[Var, int], object] | None) -> None:
+    assert multiples(expr, (I, J)) == (None if expected is None else (expected[0], as_expr(expected[1])))
+
+
+@pytest.mark.parametrize(
+    ("expr", "is_affine"),
+    [
+        (op("add", op("mul", I, N), J), True),
+        (op("sub", op("mul", op("floordiv", K, 4), I), J), True),
+        (op("floormod", I, 4), False),
+        (op("floordiv", op("add", I, J), 1), False),
+        (op("mul", I, J), False),
+    ],
+)
+def test_sums_of_multiples_by_sizes(expr: Expr, is_affine: bool) -> None:
+    assert (affine(expr, (I, J)) is not None) == is_affine
 
 
 @pytest.mark.parametrize(

@@ -124,6 +124,8 @@ def test_contiguous_is_a_step_of_one_in_the_last_dimension_alone(indices: tuple[
         ((J // 16, K, J % 16), 16),
         ((K % 2 * 4 + J // 16, K, J % 16), 16),
         ((K - J // 16 * 2, K, J % 16), 16),
+        ((J // 16, K, K * 16 + J % 16), 16),
+        ((J // 16, K, J % 16 * 2), None),
         ((J // 8 + K, K, J % 16), None),
         ((J // 16 + J // 32, K, J % 16), None),
         ((J // 16 * J, K, J % 16), None),

@@ -22,6 +22,8 @@ HEAD = "primfunc @f(A: Buffer[(8,), float32], n: int64) {\n"
         ("for i in range(8) { A[i + 1] = 0.0 }", "reaches 8"),
         ("for i in range(8) { A[i - 1] = 0.0 }", "reaches -1"),
         ("A[ramp(4, 1, 8)] = broadcast(0.0, 8)", "reaches 11"),
+        ("A[ramp(4, -1, 8)] = broadcast(0.0, 8)", "reaches -3"),
+        ("for i in range(2) { A[ramp(0, 1, 4) + broadcast(i * 8, 4)] = broadcast(0.0, 4) }", "reaches 11"),
         ("for i in parallel(8) { A[3] = 0.0 }", "write the same element of A"),
     ],
 )
