@@ -48,10 +48,13 @@ def range_of(axis: Var) -> tuple[Expr, Expr]:
 
 
 def _axes(axis: Var | Sequence[Var]) -> tuple[Var, ...]:
-    axes = (axis,) if isinstance(axis, Var) else tuple(axis)
+    axes = (axis,) if isinstance(axis, Expr) or not isinstance(axis, Sequence) else tuple(axis)
     for var in axes:
-        if reduce_axis not in notes_on(var):
-            raise ValueError(f"{var.name} is not a reduction axis; make it with reduce_axis()")
+        if not isinstance(var, Var) or reduce_axis not in notes_on(var):
+            raise ValueError(
+                f"{var!s} is not a reduction axis; make it with reduce_axis(). "
+                "(The lesser and the greater of two values are minimum() and maximum().)"
+            )
     return axes
 
 
