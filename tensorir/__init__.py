@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from tilewright.tensorir.lazy import lazy_exports
 
 if TYPE_CHECKING:
+    from tilewright.tensorir.builder import Builder
     from tilewright.tensorir.dtype import DataType, as_dtype
     from tilewright.tensorir.expr import (
         BinaryOp,
@@ -133,6 +134,7 @@ __all__ = [
     "BufferLoad",
     "BufferRegion",
     "BufferStore",
+    "Builder",
     "Call",
     "Cast",
     "Choose",

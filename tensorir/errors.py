@@ -30,6 +30,10 @@ class ParseError(TilewrightError, ValueError):
     """Text is not IR: the message shows the line with the offending place underlined."""
 
 
+class BuilderError(TilewrightError, ValueError):
+    """A builder of loops was used in a way that makes no function: the message says what was open, or missing."""
+
+
 class ScheduleError(TilewrightError):
     """A schedule step would change what is computed; the message shows the IR with the place underlined.
 

@@ -123,6 +123,15 @@ class Buffer(Node):
     def __getitem__(self, indices: Any) -> BufferLoad:
         return BufferLoad(self, indices if isinstance(indices, tuple) else (indices,))
 
+    def __setitem__(self, indices: Any, value: Any) -> None:
+        raise TypeError(f"{self.name}[..] = .. stands in a function decorated with @func; a Builder has store()")
+
+    @classmethod
+    def __class_getitem__(cls, items: Any) -> Any:
+        from tilewright.tensorir.script_types import buffer_type  # annotations of @func, which are seldom there
+
+        return buffer_type(items)
+
 
 @node
 class Select(PureExpr):
