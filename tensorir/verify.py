@@ -13,7 +13,7 @@ since both are evaluated.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from tilewright.tensorir.arith.transfer import IntervalAnalysis
@@ -63,14 +63,23 @@ def verify(func: PrimFunc) -> None:
     Raises:
         VerifyError: it does not; the message lists all problems, each with its place in the function's text.
     """
+    check(func, lambda message, node, within: f"{message}\n{underline(func, node, within=within)}")
+
+
+def check(func: PrimFunc, show: Callable[[str, Node, Node | None], str]) -> None:
+    """Check ``func`` as :func:`verify` does; ``show`` gives the text of a problem: what is wrong, the node, and the
+    statement that it stands in.
+
+    Raises:
+        VerifyError: it breaks a rule.
+    """
     verifier = _Verifier(func)
     verifier.function()
     if not verifier.problems:
         return
     count = len(verifier.problems)
     parts = [f"@{func.name} breaks {count} rule{'s' if count > 1 else ''} of the loop-level IR"]
-    for message, node, within in verifier.problems[:_SHOWN]:
-        parts.append(f"{message}\n{underline(func, node, within=within)}")
+    parts.extend([show(*problem) for problem in verifier.problems[:_SHOWN]])
     if count > _SHOWN:
         parts.append(f"and {count - _SHOWN} more")
     raise VerifyError("\n\n".join(parts))
