@@ -27,7 +27,7 @@ from tilewright.tensorir.expr import (
     match_operands,
     select,
 )
-from tilewright.tensorir.functor import INTEGER_DIVISIONS, Mutator
+from tilewright.tensorir.functor import INTEGER_DIVISIONS, LOADS, Mutator, walk_to
 from tilewright.tensorir.intrinsics import ADDRESSING
 
 #: What makes a second operand harmless, for operations that not every one is defined for.
@@ -81,8 +81,11 @@ def negation(condition: Expr) -> Expr:
 class _Guard(Mutator):
     def __init__(self, condition: Expr) -> None:
         self.condition = condition
-        #: What became of expressions, which are graphs with many paths to an operand.
-        self._done: dict[Expr, Expr] = {}
+        #: What became of expressions, which are graphs with many paths to an operand. What the condition reads itself
+        #: may be read anywhere.
+        self._done: dict[Expr, Expr] = {
+            found: found for found in walk_to(condition, LOADS) if isinstance(found, BufferLoad)
+        }
 
     def mutate(self, node: Any) -> Any:
         found = self._done.get(node)
@@ -91,6 +94,8 @@ class _Guard(Mutator):
         return found
 
     def mutate_BufferLoad(self, load: BufferLoad) -> Expr:
+        if load.predicate is None and _is_inside(load):
+            return load
         predicate = self.condition if load.predicate is None else self._joined(self.mutate(load.predicate))
         return BufferLoad(load.buffer, self.mutate_all(load.indices), predicate)
 
@@ -113,6 +118,12 @@ class _Guard(Mutator):
         """The condition together with a predicate that is there already."""
         known = conjuncts(self.condition)
         return all_of(self.condition, *[item for item in conjuncts(predicate) if item not in known])
+
+
+def _is_inside(load: BufferLoad) -> bool:
+    """Whether constants say that an element is one of its buffer, as that of a buffer with a single one is."""
+    places = zip(load.indices, load.buffer.shape, strict=True)
+    return all(isinstance(i, IntImm) and isinstance(n, IntImm) and 0 <= i.value < n.value for i, n in places)
 
 
 def both(a: Expr, b: Expr) -> Expr:

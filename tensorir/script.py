@@ -31,7 +31,7 @@ from tilewright.tensorir.script_source import Source
 from tilewright.tensorir.script_statements import StatementReader
 from tilewright.tensorir.script_types import add_parameters
 from tilewright.tensorir.stmt import PrimFunc
-from tilewright.tensorir.verify import check
+from tilewright.tensorir.verify import find_problems, refuse
 
 
 @overload
@@ -76,10 +76,16 @@ def _read(
     reader.body(source.tree.body)
     made = builder.unverified()
 
+    def spot(node: Node, within: Node | None) -> Any:
+        return reader.spans.get((builder.origins.get(within), node)) if isinstance(node, Expr) and within else None
+
     def show(message: str, node: Node, within: Node | None) -> str:
         statement = builder.origins.get(within) if within is not None else None
-        spot = reader.spans.get((statement, node)) if isinstance(node, Expr) else None
-        return source.place(spot or statement or source.tree, message)
+        return source.place(spot(node, within) or statement or source.tree, message)
 
-    check(made, show)
+    problems = find_problems(made)
+    exact = {(message, node) for message, node, within in problems if spot(node, within) is not None}
+    # The regions that are found of a block repeat what is wrong in its body.
+    distinct = [item for item in problems if item[:2] not in exact or spot(*item[1:]) is not None]
+    refuse(made, distinct, show)
     return made

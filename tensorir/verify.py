@@ -13,7 +13,7 @@ since both are evaluated.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from tilewright.tensorir.arith.transfer import IntervalAnalysis
@@ -63,23 +63,27 @@ def verify(func: PrimFunc) -> None:
     Raises:
         VerifyError: it does not; the message lists all problems, each with its place in the function's text.
     """
-    check(func, lambda message, node, within: f"{message}\n{underline(func, node, within=within)}")
+    refuse(func, find_problems(func), lambda text, node, within: f"{text}\n{underline(func, node, within=within)}")
 
 
-def check(func: PrimFunc, show: Callable[[str, Node, Node | None], str]) -> None:
-    """Check ``func`` as :func:`verify` does; ``show`` gives the text of a problem: what is wrong, the node, and the
-    statement that it stands in.
+#: What is wrong, the node, and the statement that it stands in.
+Problem = tuple[str, Node, Node | None]
 
-    Raises:
-        VerifyError: it breaks a rule.
-    """
+
+def find_problems(func: PrimFunc) -> list[Problem]:
+    """Return all that is wrong with ``func``, in its order."""
     verifier = _Verifier(func)
     verifier.function()
-    if not verifier.problems:
+    return verifier.problems
+
+
+def refuse(func: PrimFunc, problems: Sequence[Problem], show: Callable[..., str]) -> None:
+    """Raise a VerifyError that lists problems, if there are any, by what ``show`` makes of each."""
+    count = len(problems)
+    if not count:
         return
-    count = len(verifier.problems)
     parts = [f"@{func.name} breaks {count} rule{'s' if count > 1 else ''} of the loop-level IR"]
-    parts.extend([show(*problem) for problem in verifier.problems[:_SHOWN]])
+    parts.extend([show(*problem) for problem in problems[:_SHOWN]])
     if count > _SHOWN:
         parts.append(f"and {count - _SHOWN} more")
     raise VerifyError("\n\n".join(parts))
@@ -90,7 +94,7 @@ class _Verifier:
 
     def __init__(self, func: PrimFunc) -> None:
         self.func = func
-        self.problems: list[tuple[str, Node, Node | None]] = []
+        self.problems: list[Problem] = []
         self.visible: set[Node] = set()
         self.defined: set[Node] = set()
         #: Variables that hold another value in each iteration of a loop around the innermost block.

@@ -184,6 +184,15 @@ def test_the_text_of_a_guarded_expression_says_where_it_reads() -> None:
     assert str(expr) == text and parse_expr(text, {"x": x, "i": i}) is expr
 
 
+def test_what_can_be_read_anywhere_has_no_predicate() -> None:
+    x, t, i = ti.Buffer("x", (8,)), ti.Buffer("t", ()), ti.Var("i")
+    relu = ti.if_then_else(x[i] > 0.0, x[i] * t[()], x[7] + x[8])
+    assert str(relu) == "select(x[i] > 0.0, x[i] * t[()], x[7] + x[8 where not x[i] > 0.0])"
+    ring = ti.if_then_else(x[i] > 0.0, x[i + 1], x[i])
+    here, there = "x[i where i < 7]", "x[i + 1 where i < 7 and x[i where i < 7] > 0.0]"
+    assert str(ti.if_then_else(i < 7, ring, 0.0)) == f"select(i < 7, select({here} > 0.0, {there}, {here}), 0.0)"
+
+
 def test_a_predicate_that_is_there_stays() -> None:
     x, i = ti.Buffer("x", (8,)), ti.Var("i")
     load = ti.BufferLoad(x, (i,), i < 7)

@@ -345,5 +345,15 @@ def test_random_programs_do_what_python_does(lines: list[str], seed: int) -> Non
     ti.assert_structural_equal(again, func)
 
 
+@settings(max_examples=15, deadline=None)
+@given(lines=bodies(), seed=st.integers(0, 2**32 - 1))
+def test_random_programs_do_the_same_when_they_are_compiled(lines: list[str], seed: int) -> None:
+    x, y = np.random.default_rng(seed).integers(-9, 9, (2, SIZE))
+    func, expected, found = ti.func(defined(lines, ti)), y.copy(), y.copy()
+    ti.interpret(func, x, expected)
+    run("llvm", func, x, found)
+    np.testing.assert_array_equal(found, expected)
+
+
 def wrapped(value: int) -> int:
     return (value + 2**63) % 2**64 - 2**63

@@ -271,7 +271,7 @@ def test_errors_point_at_the_line_of_the_user(function: Callable[..., Any], unde
     with pytest.raises((ParseError, VerifyError)) as caught:
         ti.func(attrs=attrs)(function)
     text = str(caught.value)
-    assert message in text
+    assert text.count(message) == 1
     lines = text.split("\n")
     at = next(number for number, line in enumerate(lines) if line.strip().strip("^") == "" and "^" in line)
     shown, carets = lines[at - 1], lines[at]
