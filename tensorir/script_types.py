@@ -90,7 +90,7 @@ class _Parameters:
         return self.names
 
     def annotation(self, node: ast.arg) -> BufferType | DataType:
-        """What the annotation of a parameter says: a buffer, or the type of a size."""
+        """Return what the annotation of a parameter says: a buffer, or the type of a size."""
         expected = f'expected {node.arg}: Buffer[("n", 64), "float32"], or int for a size'
         if node.annotation is None:
             raise self.source.error(node, expected)

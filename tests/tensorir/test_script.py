@@ -312,7 +312,7 @@ def bodies(draw: st.DrawFn, loops: tuple[str, ...] = (), depth: int = 2) -> list
 
 
 class Words:
-    """What a program needs of tensorir when Python runs it."""
+    """The words of tensorir, for a program that Python runs."""
 
     Buffer = ti.Buffer
 
