@@ -17,6 +17,7 @@ from typing import Any
 
 from tilewright.tensorir import functions, guards, script_words
 from tilewright.tensorir.builder import Builder
+from tilewright.tensorir.dtype import DataType
 from tilewright.tensorir.errors import ParseError
 from tilewright.tensorir.expr import (
     Buffer,
@@ -27,48 +28,12 @@ from tilewright.tensorir.expr import (
     binary,
     compare,
     match_operands,
-    maximum,
-    minimum,
 )
 from tilewright.tensorir.parser_text import nearest
+from tilewright.tensorir.reduction import highest, lowest
+from tilewright.tensorir.script_operators import BUILTINS, COMPARISONS, OPERATORS, typed
 from tilewright.tensorir.script_source import Source
 from tilewright.tensorir.stmt import BufferRegion, Range
-
-_OPERATORS: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: operator.truediv,
-    ast.FloorDiv: operator.floordiv,
-    ast.Mod: operator.mod,
-    ast.Pow: operator.pow,
-    ast.BitAnd: operator.and_,
-    ast.BitOr: operator.or_,
-    ast.BitXor: operator.xor,
-    ast.LShift: operator.lshift,
-    ast.RShift: operator.rshift,
-    ast.MatMult: operator.matmul,
-}
-_COMPARISONS: dict[type[ast.AST], tuple[str, Callable[[Any, Any], Any]]] = {
-    ast.Eq: ("eq", operator.eq),
-    ast.NotEq: ("ne", operator.ne),
-    ast.Lt: ("lt", operator.lt),
-    ast.LtE: ("le", operator.le),
-    ast.Gt: ("gt", operator.gt),
-    ast.GtE: ("ge", operator.ge),
-    ast.Is: ("", operator.is_),
-    ast.IsNot: ("", operator.is_not),
-    ast.In: ("", lambda a, b: a in b),
-    ast.NotIn: ("", lambda a, b: a not in b),
-}
-#: Python's own functions, where they are given expressions.
-_BUILTINS: dict[Any, Callable[..., Any]] = {
-    builtins.abs: functions.abs,
-    builtins.round: functions.round,
-    builtins.pow: functions.pow,
-    builtins.min: lambda *values: functools.reduce(minimum, values),
-    builtins.max: lambda *values: functools.reduce(maximum, values),
-}
 
 
 class Cell:
@@ -86,6 +51,8 @@ class ExpressionReader:
         self.builder = builder
         #: What local names stand for, the innermost body last.
         self.scopes: list[dict[str, Any]] = [{}]
+        #: The type of what an assignment goes to, for numbers that a condition chooses among.
+        self.expected: DataType | None = None
         #: Local names of bodies that have ended.
         self.ended: set[str] = set()
         #: Names that the value of the present assignment goes to.
@@ -129,7 +96,11 @@ class ExpressionReader:
         if read is None:
             what = type(node).__name__
             raise self.error(node, f"{what} cannot stand in loops; expected numbers, names, operators, elements, calls")
+        expected = self.expected
+        if not isinstance(node, (ast.IfExp, ast.BinOp, ast.UnaryOp)):
+            self.expected = None  # what is inside has types of its own
         found = read(self, node)
+        self.expected = expected
         if isinstance(found, Expr):
             self.spans.setdefault((self.builder.origin, found), node)
         return found
@@ -245,7 +216,7 @@ class ExpressionReader:
         """Return what an operator gives for two operands, each with its place."""
         a, b = left[1], right[1]
         if not isinstance(a, (Expr, Buffer)) and not isinstance(b, (Expr, Buffer)):
-            return self.make(node, _OPERATORS[kind], a, b)
+            return self.make(node, OPERATORS[kind], a, b)
         a, b = self.checked(*left), self.checked(*right)
         if kind is ast.MatMult:
             raise self.error(node, "@ cannot stand in loops, which say what each element is")
@@ -253,10 +224,25 @@ class ExpressionReader:
             if isinstance(b, int) and 1 <= b <= 4:
                 return self.make(node, functools.reduce, operator.mul, [a] * b)
             return self.make(node, functions.pow, a, b)
-        a, b = self.make(node, match_operands, a, b)
+        a, b = self.make(node, match_operands, *self.peers(node, a, b))
         if a.dtype is not b.dtype:
             raise self.error(node, f"operands have different types, {a.dtype!s} and {b.dtype!s}: cast one of them")
-        return self.make(node, _OPERATORS[kind], a, b)
+        return self.make(node, OPERATORS[kind], a, b)
+
+    def peers(self, node: ast.AST, a: Any, b: Any) -> tuple[Any, Any]:
+        """Return two operands, numbers as constants of the other one's type."""
+        if isinstance(a, Expr) and not isinstance(b, Expr):
+            return a, self.constant_of(node, b, a.dtype)
+        if isinstance(b, Expr) and not isinstance(a, Expr):
+            return self.constant_of(node, a, b.dtype), b
+        return a, b
+
+    def constant_of(self, node: ast.AST, value: Any, dtype: DataType) -> Expr:
+        """Return a value as an expression; a number becomes a constant of that type, in which it must fit."""
+        if isinstance(value, int) and dtype.is_integer and not lowest(dtype) <= value <= highest(dtype):
+            raise self.error(node, f"{value} does not fit into {dtype!s}")
+        made: Expr = self.make(node, as_expr, value, dtype)
+        return made
 
     def unary(self, node: ast.UnaryOp) -> Any:
         value = self.scalar(node.operand)
@@ -275,10 +261,15 @@ class ExpressionReader:
         left, left_node = self.value(node.left), node.left
         for kind, right_node in zip(node.ops, node.comparators, strict=True):
             right = self.value(right_node)
-            op, in_python = _COMPARISONS[type(kind)]
+            op, in_python = COMPARISONS[type(kind)]
             if isinstance(left, (Expr, Buffer)) or isinstance(right, (Expr, Buffer)):
                 if op:
-                    found = self.make(node, compare, op, self.checked(left_node, left), self.checked(right_node, right))
+                    found = self.make(
+                        node,
+                        compare,
+                        op,
+                        *self.peers(node, self.checked(left_node, left), self.checked(right_node, right)),
+                    )
                 elif type(kind) in (ast.Is, ast.IsNot):
                     found = in_python(left, right)
                 else:
@@ -317,10 +308,13 @@ class ExpressionReader:
         return value if isinstance(value, Expr) else self.make(node, bool, value)
 
     def conditional(self, node: ast.IfExp) -> Any:
+        expected, self.expected = self.expected, None
         condition = self.condition(node.test)
+        self.expected = expected
         if not isinstance(condition, Expr):
             return self.value(node.body if condition else node.orelse)
-        return self.make(node, guards.if_then_else, condition, self.scalar(node.body), self.scalar(node.orelse))
+        values = typed([self.scalar(node.body), self.scalar(node.orelse)], expected)
+        return self.make(node, guards.if_then_else, condition, *values)
 
     # -- calls ----------------------------------------------------------------------------------------------------
 
@@ -337,7 +331,7 @@ class ExpressionReader:
             where = "for" if _among(function, tuple(script_words.LOOPS)) else "with"
             raise self.error(node, f"{function.__name__} stands in a {where} statement")
         if any(isinstance(value, Expr) for value in args):
-            function = _BUILTINS.get(function, function) if _among(function, tuple(_BUILTINS)) else function
+            function = BUILTINS.get(function, function) if _among(function, tuple(BUILTINS)) else function
         return self.host_call(node, function, args, given)
 
     def host_call(self, node: ast.Call, function: Any, args: Sequence[Any], given: dict[str, Any]) -> Any:

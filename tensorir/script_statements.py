@@ -14,6 +14,7 @@ from typing import Any
 
 from tilewright.tensorir import script_words
 from tilewright.tensorir.builder import Builder
+from tilewright.tensorir.dtype import DataType
 from tilewright.tensorir.expr import Buffer, Call, Expr, FloatImm, IntImm, Var, as_expr, binary, cast
 from tilewright.tensorir.script_expressions import Cell, ExpressionReader
 from tilewright.tensorir.script_source import Source
@@ -200,11 +201,22 @@ class StatementReader(ExpressionReader):
         targets = target.elts if isinstance(target, (ast.Tuple, ast.List)) else [target]
         if isinstance(value, ast.Call):
             self.targets = tuple(part.id for part in targets if isinstance(part, ast.Name))
+        self.expected = self.type_of(target)
         found = self.value(value)
-        self.targets = ()
+        self.targets, self.expected = (), None
         if isinstance(target, ast.Name) and isinstance(value, ast.Call) and self.value(value.func) is script_words.axes:
             return found[0] if len(found) == 1 else found
         return found
+
+    def type_of(self, target: ast.expr) -> DataType | None:
+        """The type of the elements that an assignment goes to, where it is that of a buffer."""
+        held: Any = None
+        if isinstance(target, ast.Subscript):
+            held = self.value(target.value)
+        elif isinstance(target, ast.Name):
+            held = next((scope[target.id] for scope in reversed(self.scopes) if target.id in scope), None)
+        buffer = held.buffer if isinstance(held, Cell) else held
+        return buffer.dtype if isinstance(buffer, Buffer) else None
 
     def annotated(self, stmt: ast.AnnAssign) -> None:
         if stmt.value is None or not isinstance(stmt.target, ast.Name):
@@ -218,7 +230,10 @@ class StatementReader(ExpressionReader):
         target, node = stmt.target, stmt.value
         if isinstance(target, ast.Attribute):
             raise self.error(target, "expected a name or an element of a buffer")
-        result = self.combine(stmt, type(stmt.op), (target, self.value(target)), (node, self.value(node)))
+        held = self.value(target)
+        self.expected = self.type_of(target)
+        result = self.combine(stmt, type(stmt.op), (target, held), (node, self.value(node)))
+        self.expected = None
         self.assign_value(target, result, node)
 
     def assign_value(self, target: ast.expr, value: Any, node: ast.expr) -> None:
@@ -243,7 +258,7 @@ class StatementReader(ExpressionReader):
         if any(isinstance(index, slice) for index in indices):
             raise self.error(target, "expected an element; a loop stores to a slice")
         self.make(target, buffer.__getitem__, indices)
-        value = self.make(node, as_expr, value, buffer.dtype)
+        value = self.constant_of(node, value, buffer.dtype)
         if value.dtype is not buffer.dtype:
             message = f"the elements of {buffer.name} are {buffer.dtype!s}, the value is {value.dtype!s}: cast it"
             raise self.error(node, message)
@@ -272,7 +287,7 @@ class StatementReader(ExpressionReader):
 
     def change(self, cell: Cell, value: Any, node: ast.expr) -> None:
         buffer = cell.buffer
-        value = self.make(node, as_expr, self.checked(node, value), buffer.dtype)
+        value = self.constant_of(node, self.checked(node, value), buffer.dtype)
         if value.dtype is not buffer.dtype:
             message = (
                 f"{buffer.name} is {buffer.dtype!s} from its first value on, this one is {value.dtype!s}: cast one"

@@ -243,6 +243,24 @@ def test_and_or_and_conditional_expressions_guard_what_python_would_not_evaluate
     np.testing.assert_array_equal(found, [5, 9, 2, 4, 22])
 
 
+def test_numbers_that_a_condition_chooses_among_take_the_type_of_what_they_go_to() -> None:
+    double, small = ti.Buffer[(5,), "float64"], ti.Buffer[(5,), "int8"]
+
+    @ti.func
+    def chosen(x: double, s: small):
+        count = ti.const(0, "int16")
+        for i in range(5):
+            x[i] = -(1 if i > 2 else 0.5) * 2.0 + (x[0 if i < 2 else 1] if i > 3 else 3)
+            s[i] += 1 if i > 2 else (2 if i > 1 else 3)
+            count += 1 if i > 2 else 0
+        s[0] = ti.cast("int8", count)
+
+    x, s = np.zeros(5), np.full(5, 7, "int8")
+    ti.interpret(chosen, x, s)
+    np.testing.assert_array_equal(x, [2, 2, 2, 1, 0])
+    np.testing.assert_array_equal(s, [2, 10, 9, 8, 8])
+
+
 # -- Python runs the same source -------------------------------------------------------------------------------------
 
 NAMES = ("s", "t")

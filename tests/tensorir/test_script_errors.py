@@ -69,6 +69,17 @@ def fraction_among_integers(b: Integers):
     b[0] = 0.5
 
 
+@wrong("2**31", "2147483648 does not fit into int32")
+def number_that_is_too_large(b: Integers):
+    b[0] = 2**31
+
+
+@wrong("b[0] > -(2**40)", "-1099511627776 does not fit into int32")
+def operand_that_is_too_large(b: Integers):
+    if b[0] > -(2**40):
+        b[0] = 1
+
+
 @wrong("while True:", "While cannot stand in loops; expected for, if, with, assignments and calls")
 def statement(b: Vector):
     while True:
