@@ -74,6 +74,8 @@ class ExpressionWriter:
         self.names = Names()
         self.variables: dict[Var, str] = {}
         self.buffers: dict[Buffer, str] = {}
+        #: Buffers without dimensions that have the name of an array with one.
+        self.single: set[Buffer] = set()
         self.before: list[str] = []
         self.inside: list[str] = []
         self._shared: set[Expr] = set()
@@ -130,7 +132,9 @@ class ExpressionWriter:
         if access.buffer.strides:
             terms = zip(indices, access.buffer.strides, strict=True)
             return f"{name}[{' + '.join(f'({index}) * {self.expr(stride)}' for index, stride in terms)}]"
-        return f"{name}[{', '.join(indices) or '()'}]"
+        if not indices:
+            return f"{name}[0]" if access.buffer in self.single else f"{name}[()]"
+        return f"{name}[{', '.join(indices)}]"
 
     def convert(self, dtype: DataType, text: str) -> str:
         """Convert the result of an operation, for which numba infers too wide a type, to ``dtype``."""

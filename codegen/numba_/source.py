@@ -14,7 +14,7 @@ from tilewright.codegen.numba_.prologue import HEADER, HELPERS
 from tilewright.tensorir.arith import Analyzer
 from tilewright.tensorir.errors import CodegenError
 from tilewright.tensorir.expr import Buffer, BufferLoad, Call, Expr, IntImm, Var, binary, cast
-from tilewright.tensorir.functor import substitute
+from tilewright.tensorir.functor import loads_and_stores, substitute
 from tilewright.tensorir.node import Node
 from tilewright.tensorir.profiling import PROFILE_INTRINSICS
 from tilewright.tensorir.stmt import (
@@ -139,6 +139,9 @@ class FunctionWriter(ExpressionWriter):
         convert = parallel or loop.var.dtype != "int64"
         raw = self.names.fresh(f"{name}_") if convert else name
         note = f"  # {loop.kind}" if loop.kind in ("vectorized", "unrolled") else ""
+        outside = dict(self.buffers)
+        if parallel:
+            self._view_scalars(loop)
         self.flush(f"for {raw} in {'numba.prange' if parallel else 'range'}({bounds}):{note}")
         self.variables[loop.var] = name
         outer, self._in_parallel = self._in_parallel, self._in_parallel or parallel
@@ -146,6 +149,19 @@ class FunctionWriter(ExpressionWriter):
             self.lines.append("    " * (self.depth + 1) + f"{name} = np.{loop.var.dtype!s}({raw})")
         self.body(loop.body)
         self._in_parallel = outer
+        self.buffers.update(outside)
+        if parallel:
+            self.single.clear()
+
+    def _view_scalars(self, loop: For) -> None:
+        """Make arrays of one dimension of those without any that a parallel loop accesses: numba passes the number that
+        such an array holds to the body of the loop, which it takes for an array."""
+        for buffer in dict.fromkeys(access.buffer for access in loads_and_stores(loop.body)):
+            if not buffer.shape and buffer in self.buffers:
+                view = self.names.fresh(buffer.name)
+                self.line(f"{view} = {self.buffers[buffer]}.reshape(1)")
+                self.buffers[buffer] = view
+                self.single.add(buffer)
 
     def _store(self, stmt: BufferStore) -> None:
         self.begin(stmt, stmt.value, *stmt.indices, stmt.predicate)
@@ -268,7 +284,7 @@ class FunctionWriter(ExpressionWriter):
             offset = binary("add", offset, binary("mul", cast("int64", index), cast("int64", stride)))
         shape = tuple(substitute(extent, sizes) for extent in param.shape)
         if _is_whole(access.buffer, offset, param, shape):
-            return name
+            return f"{name}.reshape(())" if access.buffer in self.single else name
         flat = name if len(access.buffer.shape) == 1 or access.buffer.strides else f"{name}.reshape(-1)"
         count = _span(param) if param.strides else _product(shape)
         count = substitute(count, sizes)

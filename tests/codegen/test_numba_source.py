@@ -282,3 +282,16 @@ def test_a_part_of_an_array_that_several_calls_take_is_made_once() -> None:
     assert sum("scale(" in line for line in lines) == 1 + 8
 
     both_targets(functions, "main", lambda: [np.arange(1024, dtype=np.float32).view(np.uint8)])
+
+
+def test_parallel_loops_read_and_write_buffers_without_dimensions() -> None:
+    factor, x, y, total = (
+        Buffer(name, shape) for name, shape in (("a", ()), ("x", (SIZE,)), ("y", (SIZE,)), ("t", ()))
+    )
+    inner, i, j = Buffer("inner", (), "float32", "stack"), Var("i"), Var("j")
+    scaled = Allocate(inner, sequence(BufferStore(inner, x[i] * factor[()], ()), BufferStore(y, inner[()], (i,))))
+    zero, size = as_expr(0), as_expr(SIZE)
+    summed = For(j, zero, size, "serial", BufferStore(total, total[()] + y[j], ()))
+    func = PrimFunc("f", (factor, x, y, total), sequence(For(i, zero, size, "parallel", scaled), summed))
+    values = np.arange(SIZE, dtype="float32")
+    both_targets([func], "f", lambda: [np.array(3, "float32"), values, np.zeros_like(values), np.zeros((), "float32")])
