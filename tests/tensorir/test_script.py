@@ -16,6 +16,7 @@ from both_targets import on_both_targets
 from compiled_loops import run_compiled
 from hypothesis import given, settings
 
+import tilewright as tw
 import tilewright.tensorir as ti
 from tilewright.tensorir.dtype import TENSOR_DTYPES
 from tilewright.tensorir.target import Target
@@ -86,6 +87,17 @@ def test_a_schedule_takes_a_function_of_blocks(where: str, rows: int) -> None:
     found = np.full((rows, 3), np.nan, "float32")
     run(where, schedule.func, a, b, found, rows)
     np.testing.assert_allclose(found, a @ b, rtol=1e-5, atol=1e-6)
+
+
+@on_both_targets
+@pytest.mark.parametrize("handed_over", [False, True])
+def test_a_function_is_built_as_it_stands_or_scheduled_by_rules(target: Target, handed_over: bool) -> None:
+    func = product.with_attr("schedule", "auto") if handed_over else product
+    model = tw.build(func, target)
+    rng = np.random.default_rng(2)
+    for rows in (1, 19):
+        a, b = rng.standard_normal((rows, 5), "float32"), rng.standard_normal((5, 3), "float32")
+        np.testing.assert_allclose(model(a, b), a @ b, rtol=1e-5, atol=1e-6)
 
 
 Vector = Annotated[ti.Buffer, ("n",), "float32"]
