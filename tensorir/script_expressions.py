@@ -129,7 +129,8 @@ class ExpressionReader:
         try:
             return getattr(held, node.attr)
         except AttributeError as error:
-            raise self.error(node, f"{error}{nearest(node.attr, dir(held))}") from None
+            public = [name for name in dir(held) if not name.startswith("_")]
+            raise self.error(node, f"{error}{nearest(node.attr, public)}") from None
 
     def elements(self, nodes: Sequence[ast.expr]) -> Iterator[Any]:
         """Give the values of expressions, and those of what a star stands before."""

@@ -133,7 +133,7 @@ def step(b: Vector):
         b[i] = 1
 
 
-@wrong("ti.vectorised", "has no attribute 'vectorised'; did you mean vectorized?")
+@wrong("ti.vectorised", "has no attribute 'vectorised'; did you mean vectorized")
 def misspelt_word(b: Vector):
     for i in ti.vectorised(8):
         b[i] = 1
