@@ -126,7 +126,7 @@ class _Parameters:
             names = {part.id: self.size(part.id) for part in ast.walk(tree) if isinstance(part, ast.Name)}
             return eval(compile(tree, "<extent>", "eval"), {"__builtins__": {}}, names)
         except Exception as error:
-            raise self.source.error(node.annotation, f"{extent!r} is no extent: {error}") from None
+            raise self.source.error(node.annotation, f"{extent!r} is not an extent: {error}") from None
 
     def size(self, name: str) -> Var:
         found = self.names.get(name)
