@@ -132,6 +132,9 @@ class StatementReader(ExpressionReader):
             self.loop_body(stmt, dict(zip(names, variables, strict=True)))
 
     def loop_body(self, stmt: ast.For, names: dict[str, Var]) -> None:
+        for name in names:
+            if any(name in scope for scope in self.scopes):  # behind the loop Python would have its last value
+                raise self.error(stmt.target, f"{name} has a value already; give the loop's variable another name")
         self.fixed.update(dict.fromkeys(names.values(), "the variable of a loop"))
         self.inside(stmt.body, **names)
 

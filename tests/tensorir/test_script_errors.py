@@ -156,6 +156,12 @@ def loop_variable(b: Vector):
         i = i + 1
 
 
+@wrong("n", "n has a value already; give the loop's variable another name")
+def loop_variable_that_hides_another(b: Vector, n: int):
+    for n in range(8):
+        b[n] = n
+
+
 @wrong("t", "t is only known in the body that assigns it; give it a value before")
 def name_of_a_branch(b: Vector):
     for i in range(8):
