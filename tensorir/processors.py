@@ -194,10 +194,16 @@ def processor_of(mcpu: str, mtriple: str) -> Processor:
     """Return the processor of LLVM's name. An unknown one gets the features that all of its architecture have, and the
     caches of a typical one: code for it is correct, but its vectors may be shorter than the processor's."""
     architecture = architecture_of(mtriple)
-    found = _PROCESSORS.get(mcpu)
-    if found is not None and architecture is not OTHER and architecture.features <= found.features:
-        return found
+    if is_described(mcpu, mtriple):
+        return _PROCESSORS[mcpu]
     return Processor(architecture.features, _PROCESSORS[architecture.typical].caches)
+
+
+def is_described(mcpu: str, mtriple: str) -> bool:
+    """Whether this file describes a processor of LLVM's name, for the instruction set of the triple."""
+    architecture = architecture_of(mtriple)
+    found = _PROCESSORS.get(mcpu)
+    return found is not None and architecture is not OTHER and architecture.features <= found.features
 
 
 def dot_product(left: str, right: str, total: str, bits: int, features: frozenset[str]) -> DotProduct | None:

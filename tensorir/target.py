@@ -15,6 +15,7 @@ import llvmlite.binding as llvm
 
 from tilewright.tensorir.cores import default_threads
 from tilewright.tensorir.dtype import DataType
+from tilewright.tensorir.llvm_names import check_names
 from tilewright.tensorir.processors import (
     DotProduct,
     Processor,
@@ -116,7 +117,7 @@ class Target:
     Also a context: ``with Target("llvm"):`` makes it :meth:`current`, which ``build`` without a target reads.
 
     Raises:
-        ValueError: the kind or an option of the text is unknown, or the number of threads is not positive.
+        ValueError: the kind is unknown, LLVM has no such processor or triple, or the number of threads is not positive.
     """
 
     #: The open ``with`` blocks, innermost last: several threads and tasks may enter a target at once.
@@ -147,6 +148,8 @@ class Target:
         self.mcpu: str = mcpu or (host if mtriple is None else "generic")
         self.num_threads: int = num_threads or default_threads()
         self.is_host: bool = mcpu in (None, host) and mtriple in (None, process_triple())
+        if not self.is_host:
+            check_names(self.mcpu, self.mtriple)
         self.features: frozenset[str] = host_features if self.is_host else self._described.features
 
     @property

@@ -38,7 +38,8 @@ class BuildOptions:
 
     def target(self) -> Target:
         """Return the target to generate code for."""
-        return Target(self.target_kind, mcpu=self.mcpu, num_threads=self.threads)
+        with wrong_use("--mcpu", ValueError):
+            return Target(self.target_kind, mcpu=self.mcpu, num_threads=self.threads)
 
     def context(self, instruments: Sequence[PassInstrument] = ()) -> PassContext:
         """Return a context with these settings.

@@ -1,0 +1,106 @@
+"""Check names of processors and triples against LLVM's own lists, before LLVM acts on them.
+
+LLVM ends the process for some names: one that it does not know means a processor without 64-bit code on x86-64, and so
+do the names of processors of 32 bits. It has no interface to its lists but the text that the processor ``help`` writes
+to standard error. So a child process asks for that text and generates code for an empty module.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import subprocess
+import sys
+from typing import NamedTuple
+
+from tilewright.tensorir.processors import AARCH64, OTHER, X86_64, architecture_of, is_described
+
+#: Seconds for the child; it needs a fifth of one.
+_PATIENCE = 60
+
+_CHILD = """
+import sys
+import llvmlite.binding as llvm
+
+triple, processor = sys.argv[1:]
+llvm.initialize_all_targets()
+llvm.initialize_all_asmprinters()
+try:
+    target = llvm.Target.from_triple(triple)
+except RuntimeError:
+    sys.exit(3)
+target.create_target_machine(cpu="help")
+module = llvm.parse_assembly("define void @empty() { ret void }")
+module.triple = triple
+target.create_target_machine(cpu=processor).emit_object(module)
+"""
+
+
+class _Answer(NamedTuple):
+    """The answer of LLVM about a triple and a processor.
+
+    Attributes:
+        has_triple: whether it generates code for the triple.
+        processors, features: its names of them for the triple.
+        generates: whether it generates code for the processor.
+    """
+
+    has_triple: bool
+    processors: tuple[str, ...]
+    features: tuple[str, ...]
+    generates: bool
+
+
+def check_names(mcpu: str, mtriple: str) -> None:
+    """Check that LLVM generates code for a processor of a triple. Names that :mod:`.processors` describes need no child
+    process; where none starts, the names are not checked.
+
+    Raises:
+        ValueError: LLVM does not know the triple or the processor; the message has the nearest names.
+    """
+    if is_described(mcpu, mtriple) or (mcpu == "generic" and architecture_of(mtriple) is not OTHER):
+        return
+    answer = ask(mcpu, mtriple)
+    if answer is None:
+        return
+    if not answer.has_triple:
+        first = mtriple.split("-")[0]
+        near = _near(first, (*X86_64.names, *AARCH64.names))
+        raise ValueError(
+            f"mtriple: LLVM generates no code for {mtriple!r}{near or '; expected one as x86_64-linux-gnu'}"
+        )
+    if mcpu not in answer.processors:
+        hint = _near(mcpu, answer.processors)
+        raise ValueError(f"mcpu: LLVM has no processor {mcpu!r} for {mtriple}{hint or _listed(answer.processors)}")
+    if not answer.generates:
+        raise ValueError(f"mcpu: LLVM generates no code for {mtriple} on processor {mcpu!r}, such as one of 32 bits")
+
+
+@functools.cache
+def ask(mcpu: str, mtriple: str) -> _Answer | None:
+    """Ask LLVM in a child process; None where no child process starts."""
+    command = [sys.executable, "-c", _CHILD, mtriple, mcpu]
+    try:
+        child = subprocess.run(command, capture_output=True, text=True, timeout=_PATIENCE, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    if child.returncode == 3:
+        return _Answer(False, (), (), False)
+    processors, _, features = child.stderr.partition("Available features for this target:")
+    names = tuple(_names(processors))
+    return _Answer(True, names, tuple(_names(features)), child.returncode == 0) if names else None
+
+
+def _names(text: str) -> list[str]:
+    """Return the names in a list as LLVM writes it: ``  znver4 - Select the znver4 processor.``"""
+    rows = [line.split() for line in text.splitlines() if line.startswith("  ")]
+    return [words[0] for words in rows if len(words) > 1 and words[1] == "-"]
+
+
+def _near(name: str, names: tuple[str, ...]) -> str:
+    found = difflib.get_close_matches(name.lower(), names, 3, 0.5)
+    return f"; did you mean {' or '.join(map(repr, found))}?" if found else ""
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    return f"; it has {', '.join(names)}"
