@@ -11,6 +11,7 @@ import numpy as np
 from tilewright.graphir.dims import Dim
 from tilewright.graphir.types import TensorType
 from tilewright.runtime.arena import ArenaPool
+from tilewright.runtime.conditions import Condition, in_words
 from tilewright.runtime.dims import compile_dims
 from tilewright.runtime.results import SMALLEST, ResultPool
 from tilewright.tensorir.errors import ExecutionError, InputError
@@ -107,8 +108,8 @@ class Step:
                 named = ", ".join(f"{s.name}={size}" for s, size in zip(self.symbols, sizes, strict=True))
                 formula = "" if isinstance(claim.expected, int) else f"{claim.expected!s}, which is "
                 raise InputError(
-                    f"{claim.where}: {claim.found!s} is {found}, but it must be {formula}{expected}"
-                    f" (the sizes are {named})"
+                    f"{claim.where}: {claim.found!s} is {found}, but it must be {claim.expected!s}, which is {expected}"
+                    f" (the sizes are {named}){_hint(claim)}"
                 )
         results = list(zip(self.output_shapes(sizes), self._dtypes, strict=True))
         bytes_ = [math.prod(shape) * dtype.itemsize for shape, dtype in results]
@@ -127,6 +128,11 @@ class Step:
             shapes.append(flat[start : start + ndim])
             start += ndim
         return shapes
+
+
+def _hint(claim: Claim) -> str:
+    words = in_words(Condition(claim.found, claim.expected))
+    return "" if str(claim.found) in words else f"; {words}"
 
 
 class Place(NamedTuple):

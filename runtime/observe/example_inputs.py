@@ -9,7 +9,8 @@ import numpy as np
 
 from tilewright.graphir.dims import bind_dims, symbols_of
 from tilewright.graphir.types import TensorType
-from tilewright.runtime.signature import Signature
+from tilewright.runtime.built_model import BuiltModel
+from tilewright.runtime.observe.example_sizes import conditions_of_model, find_sizes
 from tilewright.tensorir.expr import Expr
 
 Array = np.ndarray[Any, Any]
@@ -25,15 +26,19 @@ def example_array(found: TensorType, sizes: Mapping[Expr, int], generator: np.ra
     return generator.integers(0, 2 if found.dtype.is_bool else 10, shape).astype(found.dtype.numpy)
 
 
-def example_inputs(signature: Signature, sizes: Mapping[str, int] | None = None, seed: int = 0) -> dict[str, Array]:
+def example_inputs(model: BuiltModel, sizes: Mapping[str, int] | None = None, seed: int = 0) -> dict[str, Array]:
     """Draw an array for each input of a model.
 
     Args:
-        signature: signature of the model.
-        sizes: sizes of symbolic dimensions by name; 1 for those that are missing.
-        seed: seed of the random numbers.
+        model: the model.
+        sizes: symbolic dimensions by name; the others have sizes that the model accepts.
+        seed: of the random numbers.
+
+    Raises:
+        InputError: the model does not accept the sizes, or none are found that it accepts.
     """
     generator = np.random.default_rng(seed)
-    named = sizes or {}
-    known: dict[Expr, int] = {symbol: named[symbol.name] for symbol in signature.symbols if symbol.name in named}
+    signature, named = model.signature, sizes or {}
+    given = {symbol: named[symbol.name] for symbol in signature.symbols if symbol.name in named}
+    known: dict[Expr, int] = {**find_sizes(signature, conditions_of_model(model), given)}
     return {argument.name: example_array(argument.type, known, generator) for argument in signature.inputs}

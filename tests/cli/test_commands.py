@@ -296,7 +296,7 @@ def process(*args: object, **options: Any) -> subprocess.CompletedProcess[str]:
 
 
 def test_what_is_piped_has_no_colours_and_progress(models: Path) -> None:
-    found = process("bench", models / "network.tw", "-r", 3)
+    found = process("bench", models / "network.tw", "-r", 3, "-d", "batch=1")
     assert found.returncode == 0 and found.stderr == ""
     assert "\x1b" not in found.stdout and "tilewright" in found.stdout
     for line in found.stdout.splitlines():

@@ -15,7 +15,7 @@ import numpy as np
 
 import tilewright as tw
 from tilewright.cli.console import DIFFERENT, counting, note, say, say_json, say_table, working
-from tilewright.cli.inputs import Array, flat_results, read_inputs, sizes_in
+from tilewright.cli.inputs import Array, built_with_inputs, flat_results, sizes_in
 from tilewright.cli.models import load_model
 from tilewright.cli.options import BuildOptions, InputOptions, with_build, with_inputs, with_model, with_settings
 from tilewright.cli.peers import PEERS, NotComparableError, Peer, load_peer
@@ -109,8 +109,7 @@ def bench(
     """
     names = _peer_names(compare)
     found = load_model(model, inputs.shapes, random_weights, inputs.seed)
-    built, building = found.build(build)
-    arrays = read_inputs(found, built.signature, inputs)
+    built, building, arrays = built_with_inputs(found, build, inputs)
     given = list(arrays.values())
     threads = built.target.num_threads
     peers = [Peer(OURS, tw.__version__, lambda: built(*given))]

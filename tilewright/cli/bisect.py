@@ -19,6 +19,7 @@ from tilewright.graphir.expr import Function
 from tilewright.passes.graph import InferType
 from tilewright.passes.instruments.bisection import Culprit, OptBisect, bisect_passes
 from tilewright.runtime.model_interface import signature_of
+from tilewright.runtime.observe.example_sizes import conditions_of
 from tilewright.runtime.observe.numeric.compare import Mismatch
 from tilewright.runtime.observe.numeric.evaluate import Evaluator, Inputs
 from tilewright.runtime.observe.numeric.failure import Failure, NumericError
@@ -84,7 +85,7 @@ def bisect(
         if not isinstance(main, Function):
             raise click.UsageError(f"{found.name}: main is a function of loop nests; bisect needs the graph")
         signature = signature_of(main)
-        arrays = read_inputs(found, signature, inputs)
+        arrays = read_inputs(found, signature, conditions_of(typed, signature.symbols), inputs)
         remaining = iter(arrays.values())
         values = tuple(nested(param.type, remaining) for param in main.params if param.type is not None)
     with tempfile.TemporaryDirectory() as folder:

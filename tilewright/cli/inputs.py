@@ -8,12 +8,15 @@ from typing import Any
 import click
 import numpy as np
 
-from tilewright.cli.console import say_table
+import tilewright as tw
+from tilewright.cli.console import note, say_table
 from tilewright.cli.models import Model
-from tilewright.cli.options import InputOptions
+from tilewright.cli.options import BuildOptions, InputOptions
 from tilewright.cli.shapes import Entry, check_names, sizes_of
 from tilewright.graphir.dims import symbol
+from tilewright.runtime.conditions import Condition
 from tilewright.runtime.observe.example_inputs import example_array
+from tilewright.runtime.observe.example_sizes import find_sizes
 from tilewright.runtime.signature import Argument, Signature
 from tilewright.tensorir.errors import InputError
 from tilewright.tensorir.expr import Expr
@@ -21,13 +24,35 @@ from tilewright.tensorir.expr import Expr
 Array = np.ndarray[Any, Any]
 
 
-def read_inputs(model: Model, signature: Signature, options: InputOptions) -> dict[str, Array]:
+def built_with_inputs(
+    model: Model, build: BuildOptions, options: InputOptions
+) -> tuple[tw.Executable, float, dict[str, Array]]:
+    """Return the compiled model, the seconds that compiling took, and its inputs, which are there before anything is
+    compiled: wrong files and sizes are found first.
+
+    Raises:
+        click.UsageError, TilewrightError, OSError, ValueError: as :func:`read_inputs` and ``Model.build``.
+    """
+    found = model.interface()
+    if found is not None:
+        arrays = read_inputs(model, *found, options)
+    built, seconds = model.build(build)
+    if found is None:
+        arrays = read_inputs(model, built.signature, [], options)
+    return built, seconds, arrays
+
+
+def read_inputs(
+    model: Model, signature: Signature, conditions: Sequence[Condition], options: InputOptions
+) -> dict[str, Array]:
     """Return an array for each input. Sizes of symbolic dimensions in the files also hold for generated inputs, which
-    are standard normal numbers, or integers from 0 to 9.
+    are standard normal numbers, or integers from 0 to 9. Sizes that nothing gives are searched among those that fulfil
+    the conditions, and a note says them.
 
     Raises:
         click.BadParameter: the model has no such input or dimension.
-        InputError, OSError, ValueError: a file contains no arrays, or ``--shape`` does not fit the model.
+        InputError, OSError, ValueError: a file contains no arrays, ``--shape`` does not fit the model, or it does not
+            accept the sizes.
     """
     read = _files(options.files, [argument.name for argument in signature.inputs])
     symbols = [symbol.name for symbol in signature.symbols]
@@ -42,9 +67,14 @@ def read_inputs(model: Model, signature: Signature, options: InputOptions) -> di
         if array is not None and array.ndim == argument.type.ndim:
             pairs = zip(argument.type.shape, array.shape, strict=True)
             known |= {dim: size for dim, size in pairs if not isinstance(dim, int)}
+    given = {symbol: known[symbol] for symbol in signature.symbols if symbol in known}
+    sizes = find_sizes(signature, conditions, given)
+    if len(sizes) > len(given):
+        chosen = ", ".join(f"{symbol.name}={size}" for symbol, size in sizes.items() if symbol not in given)
+        note(f"sizes that nothing gives are chosen: {chosen} (others: -d NAME=SIZE)")
     generator = np.random.default_rng(options.seed)
     return {
-        argument.name: read[argument.name] if argument.name in read else example_array(argument.type, known, generator)
+        argument.name: read[argument.name] if argument.name in read else example_array(argument.type, sizes, generator)
         for argument in signature.inputs
     }
 

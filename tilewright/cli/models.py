@@ -32,7 +32,12 @@ from tilewright.cli.options import BuildOptions
 from tilewright.cli.shapes import Narrowed, split_shapes
 from tilewright.graphir.expr import Function
 from tilewright.graphir.types import TensorType
+from tilewright.passes.graph import InferType
+from tilewright.runtime.conditions import Condition
+from tilewright.runtime.model_interface import signature_of
 from tilewright.runtime.observe.example_inputs import example_array
+from tilewright.runtime.observe.example_sizes import conditions_of, conditions_of_model
+from tilewright.runtime.signature import Signature
 from tilewright.tensorir.errors import InputError
 
 #: A constant in IR text that is given only by its digest.
@@ -68,6 +73,23 @@ class Model:
         if self.module is None:
             raise click.UsageError(f"{self.name} is compiled already; {command} needs the graph")
         return self.module
+
+    def interface(self) -> tuple[Signature, list[Condition]] | None:
+        """Return the inputs of the model, and the conditions that it has for their sizes, before it is compiled; None
+        if its main is no graph.
+
+        Raises:
+            TilewrightError: the model is refused.
+        """
+        if self.executable is not None:
+            return self.executable.signature, conditions_of_model(self.executable._built)
+        assert self.module is not None
+        typed = InferType()(self.module)
+        main = typed["main"]
+        if not isinstance(main, Function):
+            return None
+        signature = signature_of(main)
+        return signature, conditions_of(typed, signature.symbols)
 
     def build(self, options: BuildOptions) -> tuple[tw.Executable, float]:
         """Return the compiled model, and the seconds that compiling took.

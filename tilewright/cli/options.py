@@ -169,7 +169,12 @@ _INPUTS = [
     ),
     _SHAPES,
     click.option(
-        "-d", "--dim", "dims", multiple=True, metavar="NAME=SIZE", help="Set a symbolic dimension [default: 1]."
+        "-d",
+        "--dim",
+        "dims",
+        multiple=True,
+        metavar="NAME=SIZE",
+        help="A symbolic dimension [default: a size that the model accepts].",
     ),
     click.option("--seed", type=int, default=0, show_default=True, help="Seed of random inputs and weights."),
 ]

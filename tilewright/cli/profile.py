@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from tilewright.cli.console import note, say, working
-from tilewright.cli.inputs import read_inputs
+from tilewright.cli.inputs import built_with_inputs
 from tilewright.cli.models import load_model
 from tilewright.cli.options import BuildOptions, InputOptions, with_build, with_inputs, with_model, with_settings
 from tilewright.runtime.observe.profile.profile import ORDERS
@@ -50,8 +50,7 @@ def profile(
     --with-graph.
     """
     found = load_model(model, inputs.shapes, random_weights, inputs.seed)
-    built, _ = found.build(build)
-    arrays = read_inputs(found, built.signature, inputs)
+    built, _, arrays = built_with_inputs(found, build, inputs)
     with working("profiling"):
         measured = built.profile(*arrays.values(), repeat=repeat)
     if not any(file is not None and str(file) == "-" for file in (json_file, trace)):

@@ -8,7 +8,7 @@ import click
 
 import tilewright as tw
 from tilewright.cli.console import note, working
-from tilewright.cli.inputs import read_inputs
+from tilewright.cli.inputs import built_with_inputs
 from tilewright.cli.models import load_model
 from tilewright.cli.options import BuildOptions, InputOptions, with_build, with_inputs, with_model, with_settings
 
@@ -36,8 +36,7 @@ def report(
     network.
     """
     found = load_model(model, inputs.shapes, random_weights, inputs.seed)
-    built, _ = found.build(build)
-    arrays = read_inputs(found, built.signature, inputs)
+    built, _, arrays = built_with_inputs(found, build, inputs)
     with working("writing the report"):
         tw.report(built, output, arrays, repeat=repeat, title=title or found.name)
     note(f"wrote {output}")

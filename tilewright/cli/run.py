@@ -10,7 +10,7 @@ import click
 import numpy as np
 
 from tilewright.cli.console import counting, note, say, working
-from tilewright.cli.inputs import flat_results, read_inputs, say_arrays
+from tilewright.cli.inputs import built_with_inputs, flat_results, say_arrays
 from tilewright.cli.models import load_model, timed
 from tilewright.cli.options import BuildOptions, InputOptions, with_build, with_inputs, with_model, with_settings
 from tilewright.passes.tables import format_seconds
@@ -36,8 +36,7 @@ def run(
     Inputs without a file are random numbers: standard normal, or integers from 0 to 9.
     """
     found, loading = timed(lambda: load_model(model, inputs.shapes, random_weights, inputs.seed))
-    built, building = found.build(build)
-    arrays = read_inputs(found, built.signature, inputs)
+    built, building, arrays = built_with_inputs(found, build, inputs)
     with working("first call"):
         results, first = timed(lambda: built(*arrays.values()))
     times: list[float] = []

@@ -154,7 +154,7 @@ def explain_passes(
                     f"passes: {name!r} is no pass of this build that may be left out.{suggestion(name, optional)}"
                 )
         names = list(passes)
-    given = as_ordered(example_inputs(whole.model.signature) if inputs is None else inputs, whole.model)
+    given = as_ordered(example_inputs(whole.model._built) if inputs is None else inputs, whole.model)
     own = {total.name: total.self_time for total in whole.timing.flat()}
     effects = []
     for number, name in enumerate(names):

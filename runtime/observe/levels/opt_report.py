@@ -176,10 +176,10 @@ def opt_report(
     settings = BuildSettings.of(PassContext.current())
     variants = [build_variant(mod, goal, dataclasses.replace(settings, opt_level=level)) for level in LEVELS]
     models = [variant.model for variant in variants]
-    given = example_inputs(models[0].signature) if inputs is None else inputs
     times: list[list[float]] | None = None
     problem = ""
     try:
+        given = example_inputs(models[0]._built) if inputs is None else inputs
         times = call_times(models, as_ordered(given, models[0]), repeat)
     except TilewrightError as error:
         if inputs is not None:

@@ -63,7 +63,7 @@ def collect(
     for each in lowered:
         data["kernels"] |= kernel_texts(each, built.target, built.settings)
     try:
-        given = inputs if inputs is not None else example_inputs(model.signature)
+        given = inputs if inputs is not None else example_inputs(built)
         named, ordered = (given, ()) if isinstance(given, Mapping) else ({}, given)
         profile = model.profile(*ordered, repeat=repeat, **named)
     except TilewrightError as error:
