@@ -33,7 +33,7 @@ __version__ = "0.1.0"
 
 def from_onnx(
     source: str | os.PathLike[str] | bytes | ModelProto,
-    shapes: Mapping[str, Sequence[int | str | None]] | None = None,
+    shapes: Mapping[str, Sequence[int | str | None] | int | str] | None = None,
     values: Mapping[str, Any] | None = None,
 ) -> IRModule:
     """Convert an ONNX model to a module; see :func:`tilewright.graphir.frontend.onnx.from_onnx`.

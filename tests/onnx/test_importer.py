@@ -90,9 +90,26 @@ def test_shapes_narrow_a_model() -> None:
     )
 
 
+@pytest.mark.parametrize("shapes", [{"x": (7, None)}, {"n": 7}, {"y": (7,)}])
+def test_a_dimension_is_narrowed_in_every_input(shapes: Any) -> None:
+    source = model([helper.make_node("Add", ["x", "y"], ["z"])], [("x", FLOAT, ["n", "m"]), ("y", FLOAT, ["n"])], ["z"])
+    source.graph.input[1].type.tensor_type.shape.dim.add().dim_value = 1
+    if "y" in shapes:
+        shapes = {"y": (7, 1)}
+    params = tw.from_onnx(source, shapes=shapes)["main"].params
+    assert [str(param.type) for param in params] == ["Tensor[(7, m), float32]", "Tensor[(7, 1), float32]"]
+
+
+def test_a_dimension_cannot_be_narrowed_to_two_sizes() -> None:
+    source = model([helper.make_node("Add", ["x", "y"], ["z"])], [("x", FLOAT, ["n"]), ("y", FLOAT, ["n"])], ["z"])
+    with pytest.raises(InputError, match="shapes: input 'y': dimension 'n' is 8 here, but 7 elsewhere"):
+        tw.from_onnx(source, shapes={"x": (7,), "y": (8,)})
+
+
 @pytest.mark.parametrize(
     ("shapes", "message"),
     [
+        ({"rows": 3}, r"shapes: the model has no dimension 'rows' \(it has: batch; its inputs"),
         ({"z": (1,)}, r"shapes: the model has no input 'z' \(it has: x\)"),
         ({"x": (1, 3)}, r"shapes: input 'x' has 3 dimensions, found 2"),
         ({"x": (1, 5, 4)}, r"shapes: input 'x': dimension 1 is 3 in the model, found 5"),

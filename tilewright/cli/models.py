@@ -166,8 +166,8 @@ def _parameters(module: tw.IRModule) -> list[str]:
 
 def _from_onnx(path: Path, shapes: Sequence[str]) -> Model:
     narrowed = split_shapes(shapes, _onnx_inputs(path)) if shapes else Narrowed({}, {})
-    module = tw.from_onnx(path, shapes=narrowed.shapes)
-    return Model(path, path.name, module, None, None, Narrowed({}, narrowed.sizes))
+    module = tw.from_onnx(path, shapes={**narrowed.shapes, **narrowed.sizes})
+    return Model(path, path.name, module, None, None, Narrowed({}, {}))
 
 
 def _onnx_inputs(path: Path) -> list[str]:

@@ -19,7 +19,6 @@ from tilewright.graphir.frontend.onnx.model import (
     Read,
     check_inputs,
     check_names,
-    input_type,
     known_input,
     label_of,
     opsets_of,
@@ -28,6 +27,7 @@ from tilewright.graphir.frontend.onnx.model import (
     symbol_name,
     why_undefined,
 )
+from tilewright.graphir.frontend.onnx.narrowing import input_types
 from tilewright.graphir.frontend.onnx.node import Node
 from tilewright.graphir.frontend.onnx.registry import find_converter, normalized_domain
 from tilewright.graphir.frontend.onnx.runtime_sizes import RuntimeSizes
@@ -56,7 +56,7 @@ MOST_EXPANDED = 1 << 16
 
 def from_onnx(
     source: str | os.PathLike[str] | bytes | ModelProto,
-    shapes: Mapping[str, GivenShape] | None = None,
+    shapes: Mapping[str, GivenShape | int | str] | None = None,
     values: Mapping[str, Any] | None = None,
 ) -> IRModule:
     """Convert an ONNX model to a module whose ``main`` takes the model's inputs and returns its outputs.
@@ -68,7 +68,8 @@ def from_onnx(
     Args:
         source: a path, the bytes of a file, or the onnx package's object.
         shapes: sizes and names that narrow inputs, as in ``{"x": (1, 3, 480, "w")}``; None leaves a dimension as it is.
-            For a sequence, which is a tuple, the shape of each element.
+            For a sequence, which is a tuple, the shape of each element. A dimension that is narrowed in one input is so
+            in all; its own name narrows it too, as in ``{"batch": 8}``.
         values: arrays for inputs that are known now; they become constants, and the model takes the others. Inputs that
             determine the rank of other tensors, such as the axes of a reduction, must be among them.
 
@@ -101,19 +102,19 @@ class _Importer:
         self.runtime_sizes = RuntimeSizes()
         self.expanded = 0
 
-    def module(self, shapes: Mapping[str, GivenShape], values: Mapping[str, Any]) -> IRModule:
+    def module(self, shapes: Mapping[str, GivenShape | int | str], values: Mapping[str, Any]) -> IRModule:
         graph = self.model.graph
         self.check_operators(graph)
         initializers = {tensor.name for tensor in graph.initializer}
         inputs = [info for info in graph.input if info.name not in initializers]
         if len({info.name for info in inputs}) != len(inputs):
             raise InputError(f"two inputs have one name among {_few([info.name for info in inputs])}")
-        check_inputs("shapes", shapes, [info.name for info in inputs])
         check_inputs("values", values, [info.name for info in inputs])
         scope: Scope = {}
         params = []
-        for info, name in zip(inputs, _distinct([symbol_name(info.name) for info in inputs]), strict=True):
-            found = input_type(info, shapes.get(info.name))
+        types = input_types(inputs, shapes)
+        named = zip(inputs, types, _distinct([symbol_name(info.name) for info in inputs]), strict=True)
+        for info, found, name in named:
             if info.name in values:
                 scope[info.name] = known_input(info.name, values[info.name], found)
             else:
