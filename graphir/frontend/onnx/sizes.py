@@ -10,8 +10,9 @@ from collections.abc import Sequence
 
 from onnx import NodeProto
 
-from tilewright.graphir.dims import Dim, dim_equal, product
+from tilewright.graphir.dims import Dim, dim_equal, product, simplify
 from tilewright.graphir.expr import Expr
+from tilewright.graphir.frontend.onnx.agreements import with_agreeing_sizes
 from tilewright.graphir.op import get_operator
 from tilewright.graphir.ops.calls import reshape
 from tilewright.graphir.types import TensorType
@@ -35,21 +36,28 @@ def with_equal_sizes(node: NodeProto, inputs: Sequence[Expr | None]) -> list[Exp
     result = list(inputs)
     if node.domain not in ("", "ai.onnx"):
         return result
-    if node.op_type in ("MatMul", "Gemm"):
-        return _with_equal_inner_sizes(node, result)
+    if node.op_type == "MatMul":
+        return _with_equal_axes(_with_equal_inner_sizes(result), (-1, -2), False)
     if node.op_type not in BROADCASTING and node.op_type != "Concat":
-        return result
-    shapes = [tuple(x.type.shape) if x is not None and isinstance(x.type, TensorType) else () for x in result]
-    rank = max(map(len, shapes), default=0)
-    joined = None
+        return with_agreeing_sizes(node, result)
+    rank = max((x.type.ndim for x in result if x is not None and isinstance(x.type, TensorType)), default=0)
+    joined = ()
     if node.op_type == "Concat":
         axis = next((int(a.i) for a in node.attribute if a.name == "axis"), 1)
-        joined = axis - rank if axis >= 0 else axis
+        joined = (axis - rank if axis >= 0 else axis,)
+    return _with_equal_axes(result, joined, node.op_type == "Concat")
+
+
+def _with_equal_axes(result: list[Expr | None], skipped: Sequence[int], ones_too: bool) -> list[Expr | None]:
+    """Return tensors whose sizes of an axis, counted from the last, are the same expression. Axes of ``skipped`` are
+    left as they are and, unless ``ones_too``, sizes of 1."""
+    shapes = [tuple(x.type.shape) if x is not None and isinstance(x.type, TensorType) else () for x in result]
+    rank = max(map(len, shapes), default=0)
     for place in range(-1, -rank - 1, -1):
-        if place == joined:
+        if place in skipped:
             continue
         present = [shape[place] for shape in shapes if len(shape) >= -place]
-        if joined is None:
+        if not ones_too:
             present = [dim for dim in present if not (isinstance(dim, int) and dim == 1)]
         if all(dim is present[0] for dim in present) or all(dim_equal(dim, present[0]) for dim in present):
             continue
@@ -63,22 +71,19 @@ def with_equal_sizes(node: NodeProto, inputs: Sequence[Expr | None]) -> list[Exp
     return result
 
 
-def _with_equal_inner_sizes(node: NodeProto, inputs: list[Expr | None]) -> list[Expr | None]:
+def _with_equal_inner_sizes(inputs: list[Expr | None]) -> list[Expr | None]:
     """Return the operands of a product; the columns of the first and the rows of the second become the same
     expression."""
     a, b = (x.type.shape if x is not None and isinstance(x.type, TensorType) else () for x in inputs[:2])
     if not a or not b:
         return inputs
-    transposed = {attribute.name for attribute in node.attribute if attribute.i}
-    columns = len(a) - 2 if "transA" in transposed and len(a) > 1 else len(a) - 1
-    rows = len(b) - 1 if "transB" in transposed or len(b) == 1 else len(b) - 2
+    columns, rows = len(a) - 1, max(len(b) - 2, 0)
     if dim_equal(a[columns], b[rows]) or (isinstance(a[columns], int) and isinstance(b[rows], int)):
         return inputs
     if isinstance(a[columns], int):
         shape = (*b[:rows], a[columns], *b[rows + 1 :])
-        return [inputs[0], get_operator("match_shape")(inputs[1], shape=shape), *inputs[2:]]
-    shape = (*a[:columns], b[rows], *a[columns + 1 :])
-    return [get_operator("match_shape")(inputs[0], shape=shape), *inputs[1:]]
+        return [inputs[0], get_operator("match_shape")(inputs[1], shape=shape)]
+    return [get_operator("match_shape")(inputs[0], shape=(*a[:columns], b[rows])), inputs[1]]
 
 
 def with_elements(x: Expr, newshape: Sequence[Dim]) -> Expr:
@@ -89,3 +94,25 @@ def with_elements(x: Expr, newshape: Sequence[Dim]) -> Expr:
     if dim_equal(found, wanted) or (isinstance(found, int) and isinstance(wanted, int)):
         return x
     return get_operator("match_shape")(reshape(x, newshape=(found,)), shape=(wanted,))
+
+
+def with_remaining(old: Sequence[Dim], newshape: Sequence[Dim]) -> list[Dim]:
+    """Return the sizes of a reshape with the -1 computed, where the known sizes may not divide the others: then a call
+    checks that they do."""
+    unknown = [place for place, dim in enumerate(newshape) if isinstance(dim, int) and dim == -1]
+    rest = [dim for dim in newshape if not (isinstance(dim, int) and dim == -1)]
+    if len(unknown) != 1 or all(isinstance(dim, int) for dim in old):
+        return list(newshape)
+    left, others = list(old), []
+    for dim in rest:
+        place = next((place for place, each in enumerate(left) if dim_equal(each, dim)), None)
+        if place is None:
+            others.append(dim)
+        else:
+            del left[place]
+    total, divisor = product(left), product(others)
+    if isinstance(total, int) or (isinstance(divisor, int) and divisor < 2) or dim_equal(total % divisor, 0):
+        return list(newshape)
+    sizes = list(newshape)
+    sizes[unknown[0]] = simplify(total // divisor)
+    return sizes

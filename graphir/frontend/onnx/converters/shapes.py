@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tilewright.graphir.dims import Dim, product
+from tilewright.graphir.dims import Dim, dim_equal, product, simplify
 from tilewright.graphir.expr import Constant, Expr, const
 from tilewright.graphir.frontend.onnx.node import Node
 from tilewright.graphir.frontend.onnx.registry import converter
 from tilewright.graphir.frontend.onnx.runtime_sizes import as_number, range_count, reshape_sizes, slice_bounds
-from tilewright.graphir.frontend.onnx.sizes import with_elements
+from tilewright.graphir.frontend.onnx.sizes import with_elements, with_remaining
 from tilewright.graphir.known_values import known_values
 from tilewright.graphir.op import get_operator
 from tilewright.graphir.ops.calls import add, cast, concatenate, multiply, reshape, squeeze, take, transpose
@@ -68,7 +68,7 @@ def reshape_by_input(node: Node) -> Expr:
 
 
 def _reshape(node: Node, wanted: Sequence[Dim | Expr], allowzero: bool) -> Expr:
-    new = [node.size(size) for size in reshape_sizes(node.shape(), wanted, allowzero)]
+    new = with_remaining(node.shape(), [node.size(size) for size in reshape_sizes(node.shape(), wanted, allowzero)])
     return reshape(with_elements(node[0], new), newshape=tuple(new))
 
 
@@ -96,13 +96,27 @@ def concat(node: Node) -> Expr:
 @converter("Squeeze")
 def squeeze_by_attribute(node: Node) -> Expr:
     """Convert before opset 13, where the axes are an attribute."""
-    return squeeze(node[0], axis=node.attribute("axes", _ones(node)))
+    return _squeeze(node, node.attribute("axes", _ones(node)))
 
 
 @converter("Squeeze", since=13)
 def squeeze_by_input(node: Node) -> Expr:
     """Squeeze the axes of an input; without it, all of size 1."""
-    return squeeze(node[0], axis=_ones(node) if node.optional(1) is None else node.integers(1))
+    return _squeeze(node, _ones(node) if node.optional(1) is None else node.integers(1))
+
+
+def _squeeze(node: Node, axes: Sequence[int]) -> Expr:
+    """Squeeze; a call checks that an axis of a symbolic size has one element."""
+    places = {node.checked_axis(axis, len(node.shape()), "axes") for axis in axes}
+    shape = tuple(1 if n in places and not isinstance(dim, int) else dim for n, dim in enumerate(node.shape()))
+    return squeeze(_matched(node, shape), axis=tuple(axes))
+
+
+def _matched(node: Node, shape: Sequence[Dim]) -> Expr:
+    """Return the first input with a shape that a call checks, where it differs from its own."""
+    if all(found is wanted for found, wanted in zip(node.shape(), shape, strict=True)):
+        return node[0]
+    return get_operator("match_shape")(node[0], shape=tuple(shape))
 
 
 def _ones(node: Node) -> tuple[int, ...]:
@@ -215,7 +229,7 @@ def _split(node: Node, sizes: Sequence[Dim] | None) -> list[Expr]:
             stated = node.attribute("num_outputs")
             raise node.wrong(f"attribute 'num_outputs': expected {count}, as the node has, found {stated}")
         if not isinstance(extent, int):
-            raise node.unsupported(f"a split of the symbolic size {extent} without the sizes of the parts")
+            return _equal_parts(node, axis, extent, count)
         part = -(-extent // count)
         sizes = tuple(max(0, min(part, extent - number * part)) for number in range(count))
     else:
@@ -224,6 +238,23 @@ def _split(node: Node, sizes: Sequence[Dim] | None) -> list[Expr]:
         if len(sizes) != count or min(known, default=0) < 0 or short:
             raise node.wrong(f"expected the sizes of {count} parts of {extent}, found {tuple(sizes)}")
     return _parts(node, axis, sizes)
+
+
+def _equal_parts(node: Node, axis: int, extent: Dim, count: int) -> list[Expr]:
+    """Slice a tensor of symbolic size into equal parts; a call checks that they are. From opset 18 on the last part may
+    be smaller."""
+    if node.opset >= 18:
+        part = simplify((extent + (count - 1)) // count)
+        return _parts(node, axis, [*[part] * (count - 1), simplify(extent - part * (count - 1))])
+    before, after = node.shape()[:axis], node.shape()[axis + 1 :]
+    part = simplify(extent // count)
+    whole = simplify(part * count)
+    x = node[0] if dim_equal(whole, extent) else _matched(node, (*before, whole, *after))
+    rows = reshape(x, newshape=(*before, count, part, *after))
+    return [
+        squeeze(get_operator("slice")(rows, begin=(n,), end=(n + 1,), strides=(1,), axes=(axis,)), axis=(axis,))
+        for n in range(count)
+    ]
 
 
 def _parts(node: Node, axis: int, sizes: Sequence[Dim]) -> list[Expr]:
