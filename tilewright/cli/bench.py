@@ -15,7 +15,7 @@ import numpy as np
 
 import tilewright as tw
 from tilewright.cli.console import DIFFERENT, counting, note, say, say_json, say_table, working
-from tilewright.cli.inputs import Array, built_with_inputs, flat_results, sizes_in
+from tilewright.cli.inputs import Array, built_with_inputs, flat_results, note_nonnumbers, sizes_in
 from tilewright.cli.models import load_model
 from tilewright.cli.options import BuildOptions, InputOptions, with_build, with_inputs, with_model, with_settings
 from tilewright.cli.peers import PEERS, NotComparableError, Peer, load_peer
@@ -108,7 +108,7 @@ def bench(
     arrays.
     """
     names = _peer_names(compare)
-    found = load_model(model, inputs.shapes, random_weights, inputs.seed)
+    found = load_model(model, inputs.shapes, random_weights, inputs.seed, inputs.values)
     built, building, arrays = built_with_inputs(found, build, inputs)
     given = list(arrays.values())
     threads = built.target.num_threads
@@ -122,7 +122,9 @@ def bench(
             absent[name] = str(error)
     with working("first calls"):
         results = {peer.name: _flat(peer.run()) for peer in peers}
-    expected = list(flat_results(built.signature, built(*given)).values())
+    named = flat_results(built.signature, built(*given))
+    note_nonnumbers(named)
+    expected = list(named.values())
     differences = {peer.name: difference(results[peer.name], expected) for peer in peers[1:]}
     times = in_turns({peer.name: peer.run for peer in peers}, seconds, repeat)
     first = next(iter(arrays.values()), None)

@@ -76,7 +76,7 @@ def bisect(
     Names the first pass whose results exceed the tolerance, with operator and element, and ends with exit code 3. If
     all passes preserve the results but the code is wrong, or if a pass fails, builds with fewer passes to find it.
     """
-    found = load_model(model, inputs.shapes, random_weights, inputs.seed)
+    found = load_model(model, inputs.shapes, random_weights, inputs.seed, inputs.values)
     module = found.graph("bisect")
     target = build.target()
     with build.context(), working("preparing"):

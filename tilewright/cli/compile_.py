@@ -10,6 +10,7 @@ import click
 from tilewright.cli.console import note, working
 from tilewright.cli.models import load_model
 from tilewright.cli.options import BuildOptions, with_build, with_model, with_settings, with_shapes
+from tilewright.cli.shapes import values_of
 from tilewright.passes.tables import format_bytes, format_seconds
 
 
@@ -29,6 +30,7 @@ def compile_model(
     model: tuple[Path, str],
     random_weights: bool,
     shapes: Sequence[str],
+    values: Sequence[str],
     output: Path,
     with_graph: bool,
     seed: int,
@@ -40,8 +42,14 @@ def compile_model(
     processor unless --mcpu names another, possibly one whose code cannot run here. Code for x86-64-v3 runs on any
     processor with AVX2.
     """
-    found = load_model(model, shapes, random_weights, seed)
+    found = load_model(model, shapes, random_weights, seed, values)
     found.graph("compile")
+    others = [name for name in values_of(values) if name not in found.fixed]
+    if others:
+        raise click.BadParameter(
+            f"{', '.join(others)}: only integers, single or in a vector, become part of an .onnx model",
+            param_hint="--value",
+        )
     left = ", ".join([*found.narrowed.shapes, *found.narrowed.sizes])
     if left:
         raise click.BadParameter(

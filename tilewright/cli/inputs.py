@@ -12,7 +12,7 @@ import tilewright as tw
 from tilewright.cli.console import note, say_table
 from tilewright.cli.models import Model
 from tilewright.cli.options import BuildOptions, InputOptions
-from tilewright.cli.shapes import Entry, check_names, sizes_of
+from tilewright.cli.shapes import Entry, check_names, sizes_of, values_of
 from tilewright.graphir.dims import symbol
 from tilewright.runtime.conditions import Condition
 from tilewright.runtime.observe.example_inputs import example_array
@@ -67,16 +67,41 @@ def read_inputs(
         if array is not None and array.ndim == argument.type.ndim:
             pairs = zip(argument.type.shape, array.shape, strict=True)
             known |= {dim: size for dim, size in pairs if not isinstance(dim, int)}
+    values = {name: value for name, value in values_of(options.values).items() if name not in model.fixed}
+    check_names(values, [argument.name for argument in signature.inputs], "input", "--value")
+    for argument in signature.inputs:
+        value = values.get(argument.name)
+        if value is not None and value.ndim:
+            if value.ndim != argument.type.ndim:
+                raise InputError(f"--value {argument.name}: expected {argument}, found {value.ndim} dimensions")
+            pairs = zip(argument.type.shape, value.shape, strict=True)
+            known |= {dim: size for dim, size in pairs if not isinstance(dim, int)}
     given = {symbol: known[symbol] for symbol in signature.symbols if symbol in known}
     sizes = find_sizes(signature, conditions, given)
     if len(sizes) > len(given):
         chosen = ", ".join(f"{symbol.name}={size}" for symbol, size in sizes.items() if symbol not in given)
         note(f"sizes that nothing gives are chosen: {chosen} (others: -d NAME=SIZE)")
+    asked = [name for name in model.sized_by() if name not in read and name not in values]
+    if asked:
+        note(
+            f"sizes depend on the values of {', '.join(map(repr, asked))}, which are made up: "
+            + " ".join(f"--value {name}=..." for name in asked)
+        )
     generator = np.random.default_rng(options.seed)
-    return {
-        argument.name: read[argument.name] if argument.name in read else example_array(argument.type, sizes, generator)
-        for argument in signature.inputs
-    }
+    made = {argument.name: example_array(argument.type, sizes, generator) for argument in signature.inputs}
+    for name, value in values.items():
+        made[name] = np.broadcast_to(value, made[name].shape).astype(made[name].dtype)
+    return {argument.name: read.get(argument.name, made[argument.name]) for argument in signature.inputs}
+
+
+def note_nonnumbers(named: Mapping[str, Array]) -> None:
+    """Say which results have elements that are not numbers, or infinite."""
+    for name, array in named.items():
+        if array.dtype.kind in "fV" or array.dtype.name.startswith(("bfloat", "float")):
+            values = array.astype(np.float64)
+            for what, count in (("NaN", int(np.isnan(values).sum())), ("infinite", int(np.isinf(values).sum()))):
+                if count:
+                    note(f"result {name!r}: {count} of {values.size} elements are {what}")
 
 
 def sizes_in(signature: Signature, arrays: Mapping[str, Array]) -> dict[str, int]:

@@ -18,7 +18,7 @@ import importlib.util
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -29,9 +29,11 @@ import numpy as np
 import tilewright as tw
 from tilewright.cli.console import working
 from tilewright.cli.options import BuildOptions
-from tilewright.cli.shapes import Narrowed, split_shapes
+from tilewright.cli.shapes import Narrowed, split_shapes, values_of
 from tilewright.graphir.expr import Function
+from tilewright.graphir.op import get_operator
 from tilewright.graphir.types import TensorType
+from tilewright.graphir.visitor import call_nodes, free_vars
 from tilewright.passes.graph import InferType
 from tilewright.runtime.conditions import Condition
 from tilewright.runtime.model_interface import signature_of
@@ -55,6 +57,7 @@ class Model:
         executable: the model if it is compiled already.
         source: the Python module that contains it, if any.
         narrowed: the values of ``--shape``.
+        fixed: the names of the inputs whose values became constants.
     """
 
     path: Path
@@ -63,6 +66,7 @@ class Model:
     executable: tw.Executable | None
     source: ModuleType | None
     narrowed: Narrowed
+    fixed: Collection[str] = ()
 
     def graph(self, command: str) -> tw.IRModule:
         """Return the graph.
@@ -91,6 +95,15 @@ class Model:
         signature = signature_of(main)
         return signature, conditions_of(typed, signature.symbols)
 
+    def sized_by(self) -> list[str]:
+        """Return the names of the inputs whose values sizes depend on, as far as the graph is there."""
+        main = self.module.functions.get(self.module.get_global_var("main")) if self.module is not None else None
+        if not isinstance(main, Function):
+            return []
+        numbers = [call.args[1] for call in call_nodes(main) if call.op is get_operator("bind_size")]
+        used = {var for number in numbers for var in free_vars(number)}
+        return [param.name for param in main.params if param in used]
+
     def build(self, options: BuildOptions) -> tuple[tw.Executable, float]:
         """Return the compiled model, and the seconds that compiling took.
 
@@ -115,7 +128,11 @@ def timed(function: Callable[[], Any]) -> tuple[Any, float]:
 
 
 def load_model(
-    place: tuple[Path, str], shapes: Sequence[str] = (), random_weights: bool = False, seed: int = 0
+    place: tuple[Path, str],
+    shapes: Sequence[str] = (),
+    random_weights: bool = False,
+    seed: int = 0,
+    values: Sequence[str] = (),
 ) -> Model:
     """Load the model that a command names.
 
@@ -124,6 +141,7 @@ def load_model(
         shapes: the values of ``--shape``.
         random_weights: generate the constants that IR text gives only by their digests.
         seed: the seed of those.
+        values: the values of ``--value``.
 
     Raises:
         click.UsageError: the suffix of the file is unknown, or a name is missing.
@@ -138,7 +156,7 @@ def load_model(
     with working("loading"):
         match path.suffix:
             case ".onnx":
-                return _from_onnx(path, shapes)
+                return _from_onnx(path, shapes, values)
             case ".py":
                 found, source = _from_python(path, function)
             case ".ir" | ".txt":
@@ -164,25 +182,36 @@ def _parameters(module: tw.IRModule) -> list[str]:
     return [param.name for param in main.params] if isinstance(main, Function) else []
 
 
-def _from_onnx(path: Path, shapes: Sequence[str]) -> Model:
-    narrowed = split_shapes(shapes, _onnx_inputs(path)) if shapes else Narrowed({}, {})
-    module = tw.from_onnx(path, shapes={**narrowed.shapes, **narrowed.sizes})
-    return Model(path, path.name, module, None, None, Narrowed({}, {}))
+def _from_onnx(path: Path, shapes: Sequence[str], values: Sequence[str]) -> Model:
+    inputs = _onnx_inputs(path) if shapes or values else {}
+    narrowed = split_shapes(shapes, list(inputs)) if shapes else Narrowed({}, {})
+    fixed: dict[str, Any] = {}
+    for name, value in values_of(values).items():
+        kind = inputs[name].type.tensor_type if name in inputs else None
+        if kind is not None and len(kind.shape.dim) <= 1:
+            from onnx.helper import tensor_dtype_to_np_dtype
+
+            dtype = tensor_dtype_to_np_dtype(kind.elem_type)
+            if dtype.kind in "iub":
+                sizes = [dim.dim_value for dim in kind.shape.dim]
+                fixed[name] = np.full(sizes, value, dtype) if all(sizes) else np.atleast_1d(value).astype(dtype)
+    module = tw.from_onnx(path, shapes={**narrowed.shapes, **narrowed.sizes}, values=fixed)
+    return Model(path, path.name, module, None, None, Narrowed({}, {}), tuple(fixed))
 
 
-def _onnx_inputs(path: Path) -> list[str]:
-    """Return the names of the inputs of an ONNX model."""
+def _onnx_inputs(path: Path) -> dict[str, Any]:
+    """Return the descriptions of the inputs of an ONNX model by name."""
     try:
         import onnx
         from google.protobuf.message import DecodeError
     except ModuleNotFoundError:
-        return []  # from_onnx reports the missing package
+        return {}  # from_onnx reports the missing package
     try:
         graph = onnx.load(path, load_external_data=False).graph
     except DecodeError:
-        return []  # from_onnx reports the error
+        return {}  # from_onnx reports the error
     weights = {weight.name for weight in graph.initializer}
-    return [value.name for value in graph.input if value.name not in weights]
+    return {value.name: value for value in graph.input if value.name not in weights}
 
 
 # Python.

@@ -76,6 +76,7 @@ class InputOptions:
     files: Sequence[str]
     shapes: Sequence[str]
     dims: Sequence[str]
+    values: Sequence[str]
     seed: int
 
 
@@ -158,6 +159,13 @@ _SHAPES = click.option(
     metavar="NAME=1,3,h,w",
     help="Set the sizes of an input ('?' keeps the model's), or NAME=SIZE of a dimension.",
 )
+_VALUES = click.option(
+    "--value",
+    "values",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A number for all elements of an input, or all of them, as in shape=[1,80].",
+)
 _INPUTS = [
     click.option(
         "-i",
@@ -176,6 +184,7 @@ _INPUTS = [
         metavar="NAME=SIZE",
         help="A symbolic dimension [default: a size that the model accepts].",
     ),
+    _VALUES,
     click.option("--seed", type=int, default=0, show_default=True, help="Seed of random inputs and weights."),
 ]
 
@@ -191,8 +200,8 @@ def with_inputs(command: F) -> F:
 
 
 def with_shapes(command: F) -> F:
-    """Give a command the option ``--shape``, as its argument ``shapes``."""
-    return _SHAPES(command)
+    """Give a command the options ``--shape`` and ``--value``, as its arguments ``shapes`` and ``values``."""
+    return _SHAPES(_VALUES(command))
 
 
 def with_model(command: F) -> F:

@@ -49,7 +49,7 @@ def profile(
     The table also shows how close each kernel is to the machine's limits. An artifact must be compiled with
     --with-graph.
     """
-    found = load_model(model, inputs.shapes, random_weights, inputs.seed)
+    found = load_model(model, inputs.shapes, random_weights, inputs.seed, inputs.values)
     built, _, arrays = built_with_inputs(found, build, inputs)
     with working("profiling"):
         measured = built.profile(*arrays.values(), repeat=repeat)

@@ -35,7 +35,7 @@ def report(
     It shows the changes of each pass, the cost of the kernels, and the memory. The file is self-contained and needs no
     network.
     """
-    found = load_model(model, inputs.shapes, random_weights, inputs.seed)
+    found = load_model(model, inputs.shapes, random_weights, inputs.seed, inputs.values)
     built, _, arrays = built_with_inputs(found, build, inputs)
     with working("writing the report"):
         tw.report(built, output, arrays, repeat=repeat, title=title or found.name)

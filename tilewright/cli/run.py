@@ -10,7 +10,7 @@ import click
 import numpy as np
 
 from tilewright.cli.console import counting, note, say, working
-from tilewright.cli.inputs import built_with_inputs, flat_results, say_arrays
+from tilewright.cli.inputs import built_with_inputs, flat_results, note_nonnumbers, say_arrays
 from tilewright.cli.models import load_model, timed
 from tilewright.cli.options import BuildOptions, InputOptions, with_build, with_inputs, with_model, with_settings
 from tilewright.passes.tables import format_seconds
@@ -35,7 +35,7 @@ def run(
 
     Inputs without a file are random numbers: standard normal, or integers from 0 to 9.
     """
-    found, loading = timed(lambda: load_model(model, inputs.shapes, random_weights, inputs.seed))
+    found, loading = timed(lambda: load_model(model, inputs.shapes, random_weights, inputs.seed, inputs.values))
     built, building, arrays = built_with_inputs(found, build, inputs)
     with working("first call"):
         results, first = timed(lambda: built(*arrays.values()))
@@ -54,6 +54,7 @@ def run(
         f"{format_seconds(first)}, then {format_seconds(statistics.median(times))} (median of {repeat}, least "
         f"{format_seconds(min(times))})"
     )
+    note_nonnumbers(named)
     if output is not None:
         save: Any = np.savez
         save(output, **named)

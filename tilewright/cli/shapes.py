@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import click
+import numpy as np
 
-from tilewright.cli.options import pair
+from tilewright.cli.options import pair, plain_value
 
 #: One dimension of an input: a size, a name, or None for the model's own.
 Entry = int | str | None
@@ -47,6 +49,25 @@ def split_shapes(texts: Iterable[str], inputs: Sequence[str]) -> Narrowed:
 def sizes_of(texts: Iterable[str]) -> dict[str, int]:
     """Parse the values of ``--dim``."""
     return {name: size(value, f"--dim {name}") for name, value in (pair(text, "--dim") for text in texts)}
+
+
+def values_of(texts: Iterable[str]) -> dict[str, np.ndarray[Any, Any]]:
+    """Parse the values of ``--value``: numbers, or lists of them.
+
+    Raises:
+        click.BadParameter: a value is neither.
+    """
+    found = {}
+    for text in texts:
+        name, value = pair(text, "--value")
+        try:
+            array = np.asarray(plain_value(value))
+        except ValueError:  # lists of different lengths
+            array = np.asarray(value)
+        if array.dtype.kind not in "iufb":
+            raise click.BadParameter(f"expected a number, or a list of them, found {value!r}", param_hint="--value")
+        found[name] = array
+    return found
 
 
 def size(text: str, where: str) -> int:

@@ -14,6 +14,7 @@ from tilewright.graphir.frontend.onnx.runtime_sizes import RuntimeSizes, element
 from tilewright.graphir.frontend.onnx.tensors import numpy_dtype
 from tilewright.graphir.known_values import known_values
 from tilewright.graphir.types import TensorType
+from tilewright.graphir.visitor import free_vars
 from tilewright.tensorir.dtype import DataType, as_dtype
 from tilewright.tensorir.errors import InputError, UnsupportedOperatorError
 from tilewright.tensorir.expr import Var
@@ -108,8 +109,16 @@ class Node:
         """
         found = known_values(self[number])
         if found is None or found.dtype == object:
-            raise UnsupportedOperatorError(f"{self.label}: input {number} must be known when the model is imported")
+            raise UnsupportedOperatorError(
+                f"{self.label}: input {number} must be known when the model is imported{self.asks_for(number)}"
+            )
         return found
+
+    def asks_for(self, number: int) -> str:
+        """Return the end of an error that says how to give the inputs of the model that input ``number`` depends on."""
+        names = [var.name for var in free_vars(self[number])]
+        said = ", ".join(f"{name!r}: ..." for name in names)
+        return f"; give the values that it depends on: values={{{said}}} (--value NAME=VALUE)" if names else ""
 
     def _whole(self, number: int, found: Array) -> Array:
         """Convert numbers of a floating-point type, which some operators allow for sizes, to integers."""
@@ -286,6 +295,6 @@ class Node:
         graph."""
         return self._subgraph(self.required(name), inputs)
 
-    def unsupported(self, what: str) -> UnsupportedOperatorError:
+    def unsupported(self, what: str, hint: str = "") -> UnsupportedOperatorError:
         """Return an error about something unsupported in the operator."""
-        return UnsupportedOperatorError(f"{self.label}: {what} is not supported")
+        return UnsupportedOperatorError(f"{self.label}: {what} is not supported{hint}")

@@ -30,7 +30,7 @@ def branch(node: Node) -> list[Expr]:
         return node.subgraph("then_branch" if condition else "else_branch")
     taken, other = Tuple(node.subgraph("then_branch")), Tuple(node.subgraph("else_branch"))
     if taken.type != other.type:
-        raise node.unsupported(f"branches of different types, {taken.type} and {other.type},")
+        raise node.unsupported(f"branches of different types, {taken.type} and {other.type},", node.asks_for(0))
     chosen = If(_scalar(node[0]), taken, other)
     return [TupleGetItem(chosen, number) for number in range(len(taken.fields))]
 
