@@ -64,6 +64,11 @@ class Progress:
         """Count a function that was found in the cache as a whole."""
         self._models += 1
 
+    @property
+    def was_found(self) -> bool:
+        """Whether the build made nothing: all of it was found in the cache."""
+        return self._models > 0 and not self._kernels
+
     def text(self) -> str:
         """Return the line for the terminal."""
         doing = self._kernels_text() if self._kernels else self._stage or "reading the graph"

@@ -11,7 +11,7 @@ from tilewright.cli.console import note, working
 from tilewright.cli.models import load_model
 from tilewright.cli.options import BuildOptions, with_build, with_model, with_settings, with_shapes
 from tilewright.cli.shapes import values_of
-from tilewright.passes.tables import format_bytes, format_seconds
+from tilewright.passes.tables import format_bytes
 
 
 @click.command("compile")
@@ -60,4 +60,4 @@ def compile_model(
     with working("writing"):
         built.export(output, graph=with_graph)
     size = format_bytes(output.stat().st_size, signed=False)
-    note(f"compiled {found.name} in {format_seconds(seconds)}; wrote {output}, {size}")
+    note(f"{found.name}: {seconds.in_words()}; wrote {output}, {size}")

@@ -10,7 +10,7 @@ import numpy as np
 
 import tilewright as tw
 from tilewright.cli.console import note, say_table
-from tilewright.cli.models import Model
+from tilewright.cli.models import BuildSeconds, Model
 from tilewright.cli.options import BuildOptions, InputOptions
 from tilewright.cli.shapes import Entry, check_names, sizes_of, values_of
 from tilewright.graphir.dims import symbol
@@ -26,7 +26,7 @@ Array = np.ndarray[Any, Any]
 
 def built_with_inputs(
     model: Model, build: BuildOptions, options: InputOptions
-) -> tuple[tw.Executable, float, dict[str, Array]]:
+) -> tuple[tw.Executable, BuildSeconds, dict[str, Array]]:
     """Return the compiled model, the seconds that compiling took, and its inputs, which are there before anything is
     compiled: wrong files and sizes are found first.
 

@@ -35,15 +35,36 @@ from tilewright.graphir.op import get_operator
 from tilewright.graphir.types import TensorType
 from tilewright.graphir.visitor import call_nodes, free_vars
 from tilewright.passes.graph import InferType
+from tilewright.passes.tables import format_seconds
 from tilewright.runtime.conditions import Condition
 from tilewright.runtime.model_interface import signature_of
 from tilewright.runtime.observe.example_inputs import example_array
 from tilewright.runtime.observe.example_sizes import conditions_of, conditions_of_model
+from tilewright.runtime.progress import building
 from tilewright.runtime.signature import Signature
 from tilewright.tensorir.errors import InputError
 
 #: A constant in IR text that is given only by its digest.
 _DESCRIBED = re.compile(r'^(const#\d+): Tensor\[\(([\d, ]*)\), (\w+)\] sha256="[0-9a-f]+"', re.MULTILINE)
+
+
+class BuildSeconds(float):
+    """The seconds that a build took.
+
+    Attributes:
+        was_found: whether it was found in the cache of kept builds.
+    """
+
+    def __new__(cls, seconds: float, was_found: bool = False) -> BuildSeconds:
+        made = super().__new__(cls, seconds)
+        made.was_found = was_found
+        return made
+
+    was_found: bool
+
+    def in_words(self) -> str:
+        """Return what the build did, and how long it took."""
+        return f"{'found in the cache' if self.was_found else 'compiled'} in {format_seconds(self)}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,8 +125,8 @@ class Model:
         used = {var for number in numbers for var in free_vars(number)}
         return [param.name for param in main.params if param in used]
 
-    def build(self, options: BuildOptions) -> tuple[tw.Executable, float]:
-        """Return the compiled model, and the seconds that compiling took.
+    def build(self, options: BuildOptions) -> tuple[tw.Executable, BuildSeconds]:
+        """Return the compiled model, and the seconds that this took.
 
         Raises:
             click.UsageError: the model is compiled already, and options of a build are given.
@@ -114,10 +135,11 @@ class Model:
             given = options.given()
             if given:
                 raise click.UsageError(f"{self.name} is compiled already: {', '.join(given)} cannot change it")
-            return self.executable, 0.0
+            return self.executable, BuildSeconds(0.0)
         assert self.module is not None
-        with working("compiling"), options.context():
-            return timed(lambda: tw.build(self.module, target=options.target()))  # type: ignore[arg-type]
+        with working("compiling"), options.context(), building() as progress:
+            built, seconds = timed(lambda: tw.build(self.module, target=options.target()))  # type: ignore[arg-type]
+        return built, BuildSeconds(seconds, progress.was_found)
 
 
 def timed(function: Callable[[], Any]) -> tuple[Any, float]:

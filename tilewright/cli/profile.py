@@ -50,7 +50,8 @@ def profile(
     --with-graph.
     """
     found = load_model(model, inputs.shapes, random_weights, inputs.seed, inputs.values)
-    built, _, arrays = built_with_inputs(found, build, inputs)
+    built, seconds, arrays = built_with_inputs(found, build, inputs)
+    note(f"{found.name}: {seconds.in_words()}")
     with working("profiling"):
         measured = built.profile(*arrays.values(), repeat=repeat)
     if not any(file is not None and str(file) == "-" for file in (json_file, trace)):

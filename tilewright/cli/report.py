@@ -36,7 +36,8 @@ def report(
     network.
     """
     found = load_model(model, inputs.shapes, random_weights, inputs.seed, inputs.values)
-    built, _, arrays = built_with_inputs(found, build, inputs)
+    built, seconds, arrays = built_with_inputs(found, build, inputs)
+    note(f"{found.name}: {seconds.in_words()}")
     with working("writing the report"):
         tw.report(built, output, arrays, repeat=repeat, title=title or found.name)
     note(f"wrote {output}")

@@ -50,7 +50,7 @@ def run(
     say_arrays("results", named)
     say()
     say(
-        f"loaded in {format_seconds(loading)}, compiled in {format_seconds(building)}; first call "
+        f"loaded in {format_seconds(loading)}, {building.in_words()}; first call "
         f"{format_seconds(first)}, then {format_seconds(statistics.median(times))} (median of {repeat}, least "
         f"{format_seconds(min(times))})"
     )
