@@ -200,14 +200,17 @@ def test_an_onnx_model_is_compared_with_onnxruntime(command: Command, tmp_path: 
     pytest.importorskip("onnxruntime")
     onnx = pytest.importorskip("onnx")
     helper = onnx.helper
-    values = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["n", 4]) for name in "xy"]
-    graph = helper.make_graph([helper.make_node("Tanh", ["x"], ["y"])], "test", values[:1], values[1:])
+    # Our name of the input is an identifier, as theirs is not.
+    values = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["n", 4]) for name in ("x:0", "y")]
+    graph = helper.make_graph([helper.make_node("Tanh", ["x:0"], ["y"])], "test", values[:1], values[1:])
     onnx.save(
         helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "net.onnx"
     )
-    found = command("bench", tmp_path / "net.onnx", "-c", "onnxruntime", "--shape", "x=5,4", "-r", 2, "--json")
+    found = command("bench", tmp_path / "net.onnx", "-c", "onnxruntime", "--shape", "x:0=5,4", "-r", 2, "--json")
     assert found.exit_code == 0, found.output
-    assert json.loads(found.stdout)["results"][1]["relative_difference"] < 1e-5
+    facts = json.loads(found.stdout)
+    assert facts["results"][1]["relative_difference"] < 1e-5
+    assert facts["load"] >= 0 and facts["cores"] == sorted(os.sched_getaffinity(0))
 
 
 def test_calls_take_turns_and_every_round_begins_with_another() -> None:
@@ -424,3 +427,10 @@ def test_every_command_and_option_has_help(command: Command, name: str) -> None:
     assert cli.commands[name].help
     for parameter in cli.commands[name].params:
         assert isinstance(parameter, click.Argument) or getattr(parameter, "help", None), parameter.name
+
+
+def test_as_many_cores_are_used_as_threads_and_given_back(command: Command) -> None:
+    before = sorted(os.sched_getaffinity(0))
+    found = json.loads(command("bench", MODEL, "--threads", 1, "-r", 2, "--json").stdout)
+    assert found["cores"] == before[:1]
+    assert sorted(os.sched_getaffinity(0)) == before

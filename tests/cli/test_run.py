@@ -81,7 +81,7 @@ def test_model_can_be_narrowed(model: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (["-i", "x"], "expected NAME=VALUE, found 'x'"),
+        (["-i", "x"], "expected NAME=FILE, found 'x'; the model takes x, mask"),
         (["-i", "z=z.npy"], "the model has no input 'z' (it has: x, mask)"),
         (["-d", "n=many"], "expected a size, found 'many'"),
         (["-d", "m=3"], "the model has no dim 'm' (it has: n)"),

@@ -108,3 +108,21 @@ def test_inputs_that_sizes_depend_on_are_named(tmp_path: Path) -> None:
     path = tmp_path / "range.onnx"
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
     assert "sizes depend on the values of 'stop', which are made up: --value stop=..." in run(path).stderr
+
+
+def test_the_file_of_an_only_input_needs_no_name(program: str, tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.full((2, 3), 9, "f4"))
+    assert run(program, "-i", tmp_path / "x.npy", "-o", tmp_path / "out.npz").exit_code == 0
+    with np.load(tmp_path / "out.npz") as results:
+        np.testing.assert_array_equal(results["result"], np.full((2, 3), 3))
+
+
+def test_numbers_of_another_float_type_are_converted_where_that_is_asked_for(program: str, tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.full((2, 3), 9.0))
+    refused = run(program, "-i", tmp_path / "x.npy")
+    assert refused.exit_code == 1 and "expected float32, found float64; --convert rounds" in refused.output
+    assert run(program, "-i", tmp_path / "x.npy", "--convert", "-o", tmp_path / "out.npz").exit_code == 0
+    with np.load(tmp_path / "out.npz") as results:
+        assert results["result"].dtype == "f4"
+    np.save(tmp_path / "x.npy", np.full((2, 3), 9))
+    assert "expected float32, found int64" in run(program, "-i", tmp_path / "x.npy", "--convert").output

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
+import os
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -27,6 +29,8 @@ OURS = "tilewright"
 _SHORT = 0.05
 #: The least and the greatest number of rounds.
 _LEAST, _MOST = 10, 100_000
+#: The time that each library runs before it is measured, in seconds: threads start, and the processor gets to speed.
+_WARM = 0.1
 #: The least time between two updates of the progress, in seconds.
 _SHOWN_EVERY = 0.2
 
@@ -108,6 +112,7 @@ def bench(
     arrays.
     """
     names = _peer_names(compare)
+    pinned = _pin(build.threads)
     found = load_model(model, inputs.shapes, random_weights, inputs.seed, inputs.values)
     built, building, arrays = built_with_inputs(found, build, inputs)
     given = list(arrays.values())
@@ -135,6 +140,8 @@ def bench(
         "target": str(built.target),
         "sizes": sizes_in(built.signature, arrays),
         "compile_seconds": building,
+        "cores": pinned,
+        "load": _load(),
         "results": [each.as_dict() for each in measured],
         "not_compared": absent,
     }
@@ -162,6 +169,10 @@ def in_turns(runs: Mapping[str, Callable[[], Any]], budget: float, repeat: int |
         repeat: the number of rounds, in place of ``budget``.
     """
     names = list(runs)
+    for run in runs.values():
+        warm_until = time.perf_counter() + _WARM
+        while time.perf_counter() < warm_until:
+            run()
     once = {name: min(_seconds(run) for _ in range(3)) for name, run in runs.items()}
     times: dict[str, list[float]] = {name: [] for name in names}
     per_round = sum(2 * each if len(names) > 1 and each < _SHORT else each for each in once.values())
@@ -205,6 +216,24 @@ def difference(found: Sequence[Array], expected: Sequence[Array]) -> tuple[float
     return greatest, relative
 
 
+def _pin(threads: int | None) -> list[int]:
+    """Restrict this process, and so all libraries in it, to as many cores as it is to use threads; return the cores."""
+    if not hasattr(os, "sched_setaffinity"):
+        return []
+    cores = sorted(os.sched_getaffinity(0))
+    if threads is not None and threads < len(cores):
+        click.get_current_context().call_on_close(functools.partial(os.sched_setaffinity, 0, cores))
+        cores = cores[:threads]
+        os.sched_setaffinity(0, cores)
+    return cores
+
+
+def _load() -> float | None:
+    """Return how many processes wanted a core of the machine in the last minute, on average; None where it does not
+    say."""
+    return round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None
+
+
 def _seconds(run: Callable[[], Any]) -> float:
     start = time.perf_counter()
     run()
@@ -229,6 +258,9 @@ def _say(facts: Mapping[str, Any]) -> None:
     sizes = ", ".join(f"{name}={size}" for name, size in facts["sizes"].items())
     say(f"{facts['model']} for {facts['target']}{f', {sizes}' if sizes else ''}")
     compared = len(facts["results"]) > 1
+    where = f"on cores {', '.join(map(str, facts['cores']))}" if facts["cores"] else ""
+    load = f"load of the machine before: {facts['load']:g}" if facts["load"] is not None else ""
+    say("; ".join(filter(None, (where, load))))
     header = ["", "min", "median", "p99", "calls/s", "items/s", "calls"]
     header += ["times slower", "max difference", "relative"] if compared else []
     rows = []

@@ -55,6 +55,9 @@ def read_inputs(
             accept the sizes.
     """
     read = _files(options.files, [argument.name for argument in signature.inputs])
+    for argument in signature.inputs:
+        if argument.name in read:
+            read[argument.name] = _converted(argument, read[argument.name], options.convert)
     symbols = [symbol.name for symbol in signature.symbols]
     named = sizes_of(options.dims)
     check_names(named, symbols, "dim", "--dim")
@@ -117,17 +120,44 @@ def _files(texts: Sequence[str], names: Sequence[str]) -> dict[str, Array]:
         name, equals, path = text.partition("=")
         if equals and name and path:
             check_names([name], names, "input", "--input")
-            loaded = np.load(path, allow_pickle=False)
-            if not isinstance(loaded, np.ndarray):
-                raise InputError(f"{path}: expected one array (.npy), found several; give the file without a name")
-            found[name] = loaded
+            found[name] = _array(path)
         elif not equals and text.endswith(".npz"):
             with np.load(text, allow_pickle=False) as several:
                 check_names(several.files, names, "input", f"--input {text}")
                 found |= {each: several[each] for each in several.files}
+        elif not equals and len(names) == 1:
+            found[names[0]] = _array(text)
+        elif not equals:
+            takes = f"the model takes {', '.join(names)}" if names else "the model takes no inputs"
+            raise click.BadParameter(f"expected NAME=FILE, found {text!r}; {takes}", param_hint="--input")
         else:
             raise click.BadParameter(f"expected NAME=VALUE, found {text!r}", param_hint="--input")
     return found
+
+
+def _array(path: str) -> Array:
+    """Load the one array of a file."""
+    loaded = np.load(path, allow_pickle=False)
+    if not isinstance(loaded, np.ndarray):
+        raise InputError(f"{path}: expected one array (.npy), found several; give the file without a name")
+    return loaded
+
+
+def _converted(argument: Argument, array: Array, convert: bool) -> Array:
+    """Return an array of a file in the element type of its input.
+
+    Raises:
+        InputError: it has another one, and ``convert`` is not set or both are not floating-point types.
+    """
+    wanted = argument.type.dtype
+    if array.dtype == wanted.numpy:
+        return array
+    is_float = np.issubdtype(array.dtype, np.floating) or array.dtype.name.startswith(("bfloat", "float"))
+    if not (is_float and wanted.is_float):
+        raise InputError(f"input {argument.name!r}: expected {wanted!s}, found {array.dtype}")
+    if not convert:
+        raise InputError(f"input {argument.name!r}: expected {wanted!s}, found {array.dtype}; --convert rounds floats")
+    return array.astype(wanted.numpy)
 
 
 def _narrowed(argument: Argument, entries: Sequence[Entry]) -> dict[Expr, int]:

@@ -18,7 +18,7 @@ import importlib.util
 import re
 import sys
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -78,7 +78,7 @@ class Model:
         executable: the model if it is compiled already.
         source: the Python module that contains it, if any.
         narrowed: the values of ``--shape``.
-        fixed: the names of the inputs whose values became constants.
+        fixed: the values of inputs that became constants, by the names that the file has for them.
     """
 
     path: Path
@@ -87,7 +87,7 @@ class Model:
     executable: tw.Executable | None
     source: ModuleType | None
     narrowed: Narrowed
-    fixed: Collection[str] = ()
+    fixed: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def graph(self, command: str) -> tw.IRModule:
         """Return the graph.
@@ -218,7 +218,7 @@ def _from_onnx(path: Path, shapes: Sequence[str], values: Sequence[str]) -> Mode
                 sizes = [dim.dim_value for dim in kind.shape.dim]
                 fixed[name] = np.full(sizes, value, dtype) if all(sizes) else np.atleast_1d(value).astype(dtype)
     module = tw.from_onnx(path, shapes={**narrowed.shapes, **narrowed.sizes}, values=fixed)
-    return Model(path, path.name, module, None, None, Narrowed({}, {}), tuple(fixed))
+    return Model(path, path.name, module, None, None, Narrowed({}, {}), fixed)
 
 
 def _onnx_inputs(path: Path) -> dict[str, Any]:

@@ -77,6 +77,7 @@ class InputOptions:
     shapes: Sequence[str]
     dims: Sequence[str]
     values: Sequence[str]
+    convert: bool
     seed: int
 
 
@@ -173,7 +174,7 @@ _INPUTS = [
         "files",
         multiple=True,
         metavar="[NAME=]FILE",
-        help="Read an input from .npy, or several from .npz.",
+        help="An input from .npy, or several from .npz; an only input needs no name.",
     ),
     _SHAPES,
     click.option(
@@ -185,6 +186,7 @@ _INPUTS = [
         help="A symbolic dimension [default: a size that the model accepts].",
     ),
     _VALUES,
+    click.option("--convert", is_flag=True, help="Round floating-point numbers of files to the type of the input."),
     click.option("--seed", type=int, default=0, show_default=True, help="Seed of random inputs and weights."),
 ]
 

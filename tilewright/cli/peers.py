@@ -62,8 +62,14 @@ def _onnxruntime(library: Any, model: Model, arrays: Mapping[str, Array], thread
     options.log_severity_level = 3
     try:
         session = library.InferenceSession(str(model.path), options, providers=["CPUExecutionProvider"])
-        given = {value.name: arrays[value.name] for value in session.get_inputs()}
+        # By position: our names of inputs are identifiers, theirs need not be.
+        taken = [value.name for value in session.get_inputs() if value.name not in model.fixed]
+        if len(taken) != len(arrays):
+            raise NotComparableError(f"it takes {len(taken)} inputs ({', '.join(taken)}), and we take {len(arrays)}")
+        given = dict(zip(taken, arrays.values(), strict=True)) | dict(model.fixed)
         session.run(None, given)
+    except NotComparableError:
+        raise
     except Exception as error:  # the library has many classes of its own
         raise NotComparableError(f"it refuses the model: {str(error).splitlines()[0]}") from error
     return lambda: session.run(None, given)
