@@ -33,6 +33,9 @@ _limit = ctypes.c_int32(1)
 _lock = threading.Lock()
 _workqueue_lock = threading.RLock()
 _layer: str | None = None
+#: The number of threads of the pool that the process may use, and the lower limits of the calls that run now.
+_most = 1
+_limits: list[int] = []
 
 
 def _load_tbb() -> None:
@@ -59,7 +62,7 @@ def ensure_threads() -> str:
     Raises:
         RuntimeError: no layer starts.
     """
-    global _layer
+    global _layer, _most
     with _lock:
         if _layer is not None:
             return _layer
@@ -77,7 +80,8 @@ def ensure_threads() -> str:
             pool = importlib.import_module("numba.np.ufunc.tbbpool")
             ctypes.CFUNCTYPE(None)(pool.synchronize)()
         size = int(parallel.NUM_THREADS)
-        _limit.value = size if chosen_threads() else min(size, available_cores())
+        _most = size if chosen_threads() else min(size, available_cores())
+        _limit.value = min([_most, *_limits])
         if layer == "workqueue":
             warnings.warn(
                 "numba's threading layer is workqueue: parallel loops start slowly, and only one runs at a time; "
@@ -109,6 +113,21 @@ def needs_lock() -> bool:
 def parallel_lock() -> AbstractContextManager[object]:
     """Return the context to hold while code with parallel loops runs: a lock for layers that need one."""
     return _workqueue_lock if needs_lock() else contextlib.nullcontext()
+
+
+@contextlib.contextmanager
+def limited_calls(most: int) -> Iterator[None]:
+    """Limit generated code to ``most`` threads, of those that it may use. Calls of other threads that begin meanwhile
+    run on as few: code reads one number, and its results do not depend on it."""
+    with _lock:
+        _limits.append(most)
+        _limit.value = min([_most, *_limits])
+    try:
+        yield
+    finally:
+        with _lock:
+            _limits.remove(most)
+            _limit.value = min([_most, *_limits])
 
 
 @contextlib.contextmanager

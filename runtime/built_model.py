@@ -25,6 +25,7 @@ from tilewright.runtime.build_settings import BuildSettings
 from tilewright.runtime.generated_code import code_stages
 from tilewright.runtime.loaded_code import LoadedCode
 from tilewright.runtime.lower_model import LoweredFunction
+from tilewright.runtime.runners import MachineCodeRunner
 from tilewright.runtime.signature import Signature
 from tilewright.runtime.steps import Claim, PlacedStep, Runner, Step, Steps, Wiring
 from tilewright.runtime.stored_function import StoredFunction
@@ -170,6 +171,24 @@ class BuiltModel:
             symbols += [symbol for symbol, _ in place.sizes]
             steps.append(PlacedStep(segment.step(symbols, runner), place))
         return Steps(steps, self.wiring.results, len(self.signature.inputs))
+
+    def limit_threads(self, number: int) -> None:
+        """Run later calls on at most so many threads.
+
+        Raises:
+            ValueError: the code is for fewer threads, or cannot be limited.
+        """
+        if number > self.target.num_threads:
+            raise ValueError(
+                f"num_threads is {number}, and the model is compiled for at most {self.target.num_threads}: build it "
+                f"for more, as with Target({self.target.kind!r}, num_threads={number})"
+            )
+        runners = [segment.runner for segment in self.segments]
+        if not all(isinstance(runner, MachineCodeRunner) for runner in runners):
+            raise ValueError("num_threads of a model can be set for the target llvm on a machine that runs its code")
+        for runner in runners:
+            assert isinstance(runner, MachineCodeRunner)
+            runner.limit_threads(number if number < self.target.num_threads else None)
 
     def lower_again(self, segment: int, instruments: Sequence[PassInstrument]) -> LoweredFunction:
         """Run the passes on a segment again, with ``instruments`` around them.

@@ -40,6 +40,7 @@ class Executable:
         self._run: Step | Steps | Recording = step
         self._built = built
         self._stages = built.stages()
+        self._num_threads = built.target.num_threads
 
     def __call__(self, *args: Any, convert: bool = False, **named: Any) -> Any:
         """Run the model.
@@ -79,6 +80,24 @@ class Executable:
 
         inputs, sizes = self.signature.check(self.signature.arrange(args, named), convert)
         return profile(self._built, self._step, inputs, sizes, repeat)
+
+    @property
+    def num_threads(self) -> int:
+        """The greatest number of threads that a call runs on: that of the target, unless it is set here. The process
+        may have fewer (``codegen.threads.thread_limit``). Calls of other models at the same time run on as few.
+
+        Raises:
+            ValueError: it is set to less than one, to more than the target has, or for the target ``numba``.
+        """
+        return self._num_threads
+
+    @num_threads.setter
+    def num_threads(self, number: int) -> None:
+        if number < 1:
+            raise ValueError(f"num_threads must be at least 1, found {number}")
+        if number != self._num_threads:
+            self._built.limit_threads(number)
+        self._num_threads = number
 
     def record_if_asked(self) -> None:
         """Record the calls from now on if the environment requests it (``TILEWRIGHT_PROFILE``).
@@ -158,13 +177,19 @@ class Executable:
         return f"<Executable {self.signature} for {self.target}>"
 
 
-def load(path: str | os.PathLike[str]) -> Executable:
+def load(path: str | os.PathLike[str], num_threads: int | None = None) -> Executable:
     """Load a model that :meth:`Executable.export` wrote. No pass runs, and nothing is compiled.
 
     The machine code in the file is run: load only files that you trust.
 
+    Args:
+        path: the file.
+        num_threads: the greatest number of threads of a call (:attr:`Executable.num_threads`); default: as
+            many as the target has.
+
     Raises:
-        ArtifactError: the file is not an artifact, is damaged, has another version of the format, or holds code with
+        ValueError: ``num_threads`` is less than one, or more than the target has.
+        ArtifactError: the file is no artifact, is damaged, has another version of the format, or holds code with
             instructions that this machine lacks.
         OSError: it cannot be read.
     """
@@ -172,6 +197,8 @@ def load(path: str | os.PathLike[str]) -> Executable:
 
     built = Artifact.open(path).built()
     model = Executable(built.step(), built)
+    if num_threads is not None:
+        model.num_threads = num_threads
     try:
         model.record_if_asked()
     except ArtifactError as error:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from tilewright.codegen.threads import needs_lock, parallel_lock
+from tilewright.codegen.threads import limited_calls, needs_lock, parallel_lock
 from tilewright.runtime.address import data_address
 from tilewright.runtime.steps import Array, Runner
 
@@ -58,7 +58,7 @@ class MachineCodeRunner:
         owner: an object that keeps the machine code alive.
     """
 
-    __slots__ = ("_addresses", "_constants", "_entry", "_num_values", "_owner", "_pack")
+    __slots__ = ("_addresses", "_constants", "_entry", "_num_values", "_owner", "_pack", "_threads")
 
     def __init__(self, address: int, constants: Sequence[Array], num_values: int, owner: object) -> None:
         self._entry: Callable[[bytes], None] = ctypes.CFUNCTYPE(None, ctypes.c_char_p)(address)
@@ -67,6 +67,11 @@ class MachineCodeRunner:
         self._num_values = num_values
         self._pack: Packer | None = None
         self._owner = owner
+        self._threads: int | None = None
+
+    def limit_threads(self, threads: int | None) -> None:
+        """Run later calls on at most so many threads; None: on those that the code may use."""
+        self._threads = threads
 
     def __call__(
         self,
@@ -81,7 +86,10 @@ class MachineCodeRunner:
             assert len(inputs) + len(self._addresses) + len(outputs) + 1 + len(sizes) == self._num_values
             pack = self._pack = packer(len(inputs), self._addresses, len(outputs), len(sizes))
         packed = pack(inputs, outputs, arena[0], sizes)
-        if needs_lock():
+        if self._threads is not None:
+            with limited_calls(self._threads), parallel_lock():
+                self._entry(packed)
+        elif needs_lock():
             with parallel_lock():
                 self._entry(packed)
         else:  # not a null context: entering one takes a tenth of a small model's call

@@ -86,6 +86,11 @@ def test_options_of_a_build_are_refused_for_what_is_compiled_already(command: Co
     assert "network.tw is compiled already" in found.stderr and option[0].strip("-")[0] in found.stderr
 
 
+def test_threads_of_an_artifact_are_chosen(command: Command) -> None:
+    found = command("bench", "network.tw", "--threads", 1, "-r", 2)
+    assert found.exit_code == 0, found.output
+
+
 @pytest.mark.parametrize("args", [["-d", "batch=5"], ["--shape", "batch=5"], ["--shape", "x=5,12"], ["-s", "x=5,?"]])
 def test_sizes_are_given_by_dimension_or_by_input(command: Command, args: list[str]) -> None:
     found = command("run", "network.py:network", "-r", 1, *args)

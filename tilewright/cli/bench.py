@@ -116,7 +116,7 @@ def bench(
     found = load_model(model, inputs.shapes, random_weights, inputs.seed, inputs.values)
     built, building, arrays = built_with_inputs(found, build, inputs)
     given = list(arrays.values())
-    threads = built.target.num_threads
+    threads = built.num_threads
     peers = [Peer(OURS, tw.__version__, lambda: built(*given))]
     absent: dict[str, str] = {}
     for name in names:

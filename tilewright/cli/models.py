@@ -28,7 +28,7 @@ import numpy as np
 
 import tilewright as tw
 from tilewright.cli.console import working
-from tilewright.cli.options import BuildOptions
+from tilewright.cli.options import BuildOptions, wrong_use
 from tilewright.cli.shapes import Narrowed, split_shapes, values_of
 from tilewright.graphir.expr import Function
 from tilewright.graphir.op import get_operator
@@ -132,7 +132,10 @@ class Model:
             click.UsageError: the model is compiled already, and options of a build are given.
         """
         if self.executable is not None:
-            given = options.given()
+            given = [name for name in options.given() if name != "--threads"]
+            if options.threads is not None:
+                with wrong_use("--threads", ValueError):
+                    self.executable.num_threads = options.threads
             if given:
                 raise click.UsageError(f"{self.name} is compiled already: {', '.join(given)} cannot change it")
             return self.executable, BuildSeconds(0.0)
