@@ -15,15 +15,20 @@ from tilewright.runtime.artifact import FORMAT, Artifact
 
 
 @click.command("inspect")
-@click.argument("artifact", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("model", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--weights", is_flag=True, help="List each weight.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @with_settings
-def inspect(artifact: Path, weights: bool, as_json: bool) -> None:
-    """Show the contents of an artifact, and whether it runs here.
+def inspect(model: Path, weights: bool, as_json: bool) -> None:
+    """Show the contents of an artifact, and whether it runs here; or of an .onnx file.
 
-    All checksums are verified; no code in the file is executed.
+    All checksums of an artifact are verified; no code in the file is executed. Of an .onnx file it shows inputs,
+    operators by number, those that are not supported, and the files of its weights.
     """
+    if model.suffix == ".onnx":
+        _inspect_onnx(model, as_json)
+        return
+    artifact = model
     found = Artifact.open(artifact)
     facts = describe(found)
     if as_json:
@@ -53,6 +58,41 @@ def inspect(artifact: Path, weights: bool, as_json: bool) -> None:
         listed = [[each["dtype"], str(tuple(each["shape"])), str(each["bytes"])] for each in facts["weights"]]
         say()
         say_table("weights", ("type", "shape", "bytes"), listed, ("bytes",))
+
+
+def _inspect_onnx(path: Path, as_json: bool) -> None:
+    try:
+        from tilewright.graphir.frontend.onnx.describe import describe as describe_onnx
+    except ModuleNotFoundError as error:
+        raise ImportError("inspecting .onnx files needs the package onnx: pip install tilewright[onnx]") from error
+    facts = describe_onnx(path)
+    if as_json:
+        say_json(facts)
+        return
+    opsets = ", ".join(f"{domain} {version}" for domain, version in facts["opsets"].items())
+    say(f"{path} ({format_bytes(path.stat().st_size, signed=False)}), {facts['producer'] or 'of an unnamed producer'}")
+    rows = [["opsets", opsets], ["weights", str(facts["weights"])]]
+    for each in facts["external_data"]:
+        rows.append(["external data", each["file"] + ("" if each["found"] else ": missing")])
+    say_table("", ("", ""), rows)
+    for what in ("inputs", "outputs"):
+        listed = [
+            [each["name"], each["dtype"], "?" if each["shape"] is None else f"({', '.join(map(str, each['shape']))})"]
+            for each in facts[what]
+        ]
+        say()
+        say_table(what, ("name", "type", "shape"), listed)
+    missing = facts["unsupported"]
+    said = [
+        [name, str(count), f"no: {_few(missing[name])}" if name in missing else "yes"]
+        for name, count in facts["operators"].items()
+    ]
+    say()
+    say_table("operators", ("operator", "nodes", "supported"), said, ("nodes",))
+
+
+def _few(names: list[str]) -> str:
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
 def describe(artifact: Artifact) -> dict[str, Any]:

@@ -81,6 +81,11 @@ def from_onnx(
     return _Importer(read_model(source)).module(shapes or {}, values or {})
 
 
+def unsupported_operators(read: Read) -> dict[str, list[str]]:
+    """Return the operators of a model that no converter converts, each with the names of its nodes."""
+    return _Importer(read).unsupported(read.proto.graph)
+
+
 @functools.cache
 def _load_converters() -> None:
     """Import every module of converters, so that adding one touches one file."""
@@ -126,9 +131,13 @@ class _Importer:
 
     # Unsupported operators are found before any conversion, so that one error lists all of them.
 
-    def check_operators(self, graph: GraphProto) -> None:
+    def unsupported(self, graph: GraphProto) -> dict[str, list[str]]:
         missing: dict[str, list[str]] = {}
         self._collect(graph.node, self.opsets, missing, set(), 0)
+        return missing
+
+    def check_operators(self, graph: GraphProto) -> None:
+        missing = self.unsupported(graph)
         if missing:
             lines = [f"{operator} (nodes: {_few(nodes)})" for operator, nodes in sorted(missing.items())]
             raise UnsupportedOperatorError(f"no converter for {'; '.join(lines)}")
