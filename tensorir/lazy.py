@@ -70,7 +70,11 @@ def lazy_exports(
         vars(module)[name] = value
         return value
 
-    return load, lambda: sorted({*vars(module), *listed})
+    def public() -> list[str]:
+        # Not what the file imports for itself.
+        return sorted({*listed, *(name for name in vars(module) if name.startswith("__") and name.endswith("__"))})
+
+    return load, public
 
 
 def _imported_names(code: CodeType) -> dict[str, tuple[str, str]]:

@@ -16,7 +16,7 @@ from tilewright.tensorir.expr import Expr
 Array = np.ndarray[Any, Any]
 
 
-def example_array(found: TensorType, sizes: Mapping[Expr, int], generator: np.random.Generator) -> Array:
+def example_array(found: TensorType, sizes: Mapping[Any, int], generator: np.random.Generator) -> Array:
     """Draw an array of a type: standard normal numbers; integers from 0 to 9; booleans. Dimensions that ``sizes`` lacks
     are 1."""
     known: dict[Expr, int] = {dim: sizes.get(dim, 1) for dim in symbols_of(found.shape)}
@@ -40,5 +40,5 @@ def example_inputs(model: BuiltModel, sizes: Mapping[str, int] | None = None, se
     generator = np.random.default_rng(seed)
     signature, named = model.signature, sizes or {}
     given = {symbol: named[symbol.name] for symbol in signature.symbols if symbol.name in named}
-    known: dict[Expr, int] = {**find_sizes(signature, conditions_of_model(model), given)}
+    known = find_sizes(signature, conditions_of_model(model), given)
     return {argument.name: example_array(argument.type, known, generator) for argument in signature.inputs}

@@ -68,8 +68,8 @@ def find_sizes(signature: Signature, conditions: Sequence[Condition], given: Map
     """
     for condition in conditions:
         if given.keys() >= set(condition.symbols) and not condition.holds(given):
-            sizes = ", ".join(f"{symbol.name}={given[symbol]}" for symbol in condition.symbols)
-            raise InputError(f"the model does not accept {sizes}: {condition}")
+            refused = ", ".join(f"{symbol.name}={given[symbol]}" for symbol in condition.symbols)
+            raise InputError(f"the model does not accept {refused}: {condition}")
     unknown = [symbol for symbol in signature.symbols if symbol not in given]
     ready: list[list[Condition]] = [[] for _ in unknown]
     for condition in conditions:

@@ -41,7 +41,7 @@ def with_equal_sizes(node: NodeProto, inputs: Sequence[Expr | None]) -> list[Exp
     if node.op_type not in BROADCASTING and node.op_type != "Concat":
         return with_agreeing_sizes(node, result)
     rank = max((x.type.ndim for x in result if x is not None and isinstance(x.type, TensorType)), default=0)
-    joined = ()
+    joined: tuple[int, ...] = ()
     if node.op_type == "Concat":
         axis = next((int(a.i) for a in node.attribute if a.name == "axis"), 1)
         joined = (axis - rank if axis >= 0 else axis,)
