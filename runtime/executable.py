@@ -189,7 +189,7 @@ def load(path: str | os.PathLike[str], num_threads: int | None = None) -> Execut
 
     Raises:
         ValueError: ``num_threads`` is less than one, or more than the target has.
-        ArtifactError: the file is no artifact, is damaged, has another version of the format, or holds code with
+        ArtifactError: the file is not an artifact, is damaged, has another version of the format, or holds code with
             instructions that this machine lacks.
         OSError: it cannot be read.
     """

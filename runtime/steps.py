@@ -108,7 +108,7 @@ class Step:
                 named = ", ".join(f"{s.name}={size}" for s, size in zip(self.symbols, sizes, strict=True))
                 formula = "" if isinstance(claim.expected, int) else f"{claim.expected!s}, which is "
                 raise InputError(
-                    f"{claim.where}: {claim.found!s} is {found}, but it must be {claim.expected!s}, which is {expected}"
+                    f"{claim.where}: {claim.found!s} is {found}, but it must be {formula}{expected}"
                     f" (the sizes are {named}){_hint(claim)}"
                 )
         results = list(zip(self.output_shapes(sizes), self._dtypes, strict=True))

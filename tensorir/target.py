@@ -117,7 +117,8 @@ class Target:
     Also a context: ``with Target("llvm"):`` makes it :meth:`current`, which ``build`` without a target reads.
 
     Raises:
-        ValueError: the kind is unknown, LLVM has no such processor or triple, or the number of threads is not positive.
+        ValueError: the kind or an option of the text is unknown, LLVM has no such processor or triple, or the number of
+            threads is not positive.
     """
 
     #: The open ``with`` blocks, innermost last: several threads and tasks may enter a target at once.

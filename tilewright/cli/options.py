@@ -174,7 +174,7 @@ _INPUTS = [
         "files",
         multiple=True,
         metavar="[NAME=]FILE",
-        help="An input from .npy, or several from .npz; an only input needs no name.",
+        help="Read an input from .npy, or several from .npz; an only input needs no name.",
     ),
     _SHAPES,
     click.option(
@@ -183,7 +183,7 @@ _INPUTS = [
         "dims",
         multiple=True,
         metavar="NAME=SIZE",
-        help="A symbolic dimension [default: a size that the model accepts].",
+        help="Set a symbolic dimension [default: a size that the model accepts].",
     ),
     _VALUES,
     click.option("--convert", is_flag=True, help="Round floating-point numbers of files to the type of the input."),
