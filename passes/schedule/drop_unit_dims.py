@@ -10,11 +10,11 @@ After::
     primfunc @scale(x: Buffer[(n,), float32], y: Buffer[(n,), float32]) ... {
       for i0: y[i0] = x[i0] * 2.0
 
-Schedules take the last dimension of a result for the lanes of vectors, and a vector of one lane is none. Such dimensions
-come from reductions that keep the dimension, and from images of one column. ``CollapseDims`` merges them only where
-every operand has them, too. The memory layout stays the same; callers pass addresses. Kernels with a sum of products
-stay as they are: the rules for these choose their lanes among all dimensions. (MLIR's ``linalg-fold-unit-extent-dims``
-does the same for all dimensions.)
+Schedules take the last dimension of a result for the lanes of vectors, and a vector of one lane is none. Such
+dimensions come from reductions that keep the dimension, and from images of one column. ``CollapseDims`` merges them
+only where every operand has them, too. The memory layout stays the same; callers pass addresses. Kernels with a sum of
+products stay as they are: the rules for these choose their lanes among all dimensions. (MLIR's
+``linalg-fold-unit-extent-dims`` does the same for all dimensions.)
 """
 
 from __future__ import annotations

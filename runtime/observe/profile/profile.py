@@ -245,24 +245,22 @@ def _by_kernel(calls: Sequence[CallProfile]) -> list[CallProfile]:
     groups: dict[str, list[CallProfile]] = {}
     for call in calls:
         groups.setdefault(call.kernel, []).append(call)
-    found = []
-    for name, group in groups.items():
-        sums = {
-            field: sum(getattr(call, field) for call in group)
-            for field in ("runs", "minimum", "median", "share", "operations", "bytes", "roof")
-        }
-        threads = [call.threads for call in group if call.threads is not None]
-        imbalances = [call.imbalance for call in group if call.imbalance is not None]
-        operators = tuple(dict.fromkeys(Origin(origin.operator) for call in group for origin in call.origins))
-        named = f"{name} (x{len(group)})" if len(group) > 1 else name
-        found.append(
-            dataclasses.replace(
-                max(group, key=lambda call: call.median),
-                **sums,
-                kernel=named,
-                origins=operators,
-                threads=max(threads, default=None),
-                imbalance=max(imbalances, default=None),
-            )
-        )
-    return found
+    return [
+        dataclasses.replace(merged(group), kernel=f"{name} (x{len(group)})" if len(group) > 1 else name)
+        for name, group in groups.items()
+    ]
+
+
+def merged(group: Sequence[CallProfile]) -> CallProfile:
+    """Merge calls: sums, and the largest imbalance; the rest is that of the longest call."""
+    sums = {
+        field: sum(getattr(call, field) for call in group)
+        for field in ("runs", "minimum", "median", "share", "operations", "bytes", "roof")
+    }
+    return dataclasses.replace(
+        max(group, key=lambda call: call.median),
+        **sums,
+        origins=tuple(dict.fromkeys(Origin(origin.operator) for call in group for origin in call.origins)),
+        threads=max((call.threads for call in group if call.threads is not None), default=None),
+        imbalance=max((call.imbalance for call in group if call.imbalance is not None), default=None),
+    )
