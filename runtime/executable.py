@@ -102,8 +102,8 @@ class Executable:
             ArtifactError: the model was loaded from an artifact, and the passes cannot run on its graph again.
             InputError, ExecutionError: as in a call with the given inputs.
         """
-        from tilewright.runtime.observe.explain.explain import explain
         from tilewright.runtime.observe.example_inputs import example_inputs
+        from tilewright.runtime.observe.explain.explain import explain
 
         given = bool(args or named)
         drawn = {} if given or not measure else example_inputs(self.signature)

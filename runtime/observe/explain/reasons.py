@@ -10,7 +10,6 @@ from tilewright.passes.diagnostics import Remark
 from tilewright.runtime.build_settings import BuildSettings
 from tilewright.runtime.observe.explain.loops import LoopFacts, Tail
 from tilewright.runtime.observe.profile.profile import CallProfile
-from tilewright.tensorir.errors import UnknownPassError
 from tilewright.tensorir.expr import Var
 from tilewright.tensorir.known_numbers import integer_value
 from tilewright.tensorir.target import Target
@@ -20,7 +19,7 @@ AT_ROOF = 0.5
 
 _SCHEDULE, _PARALLEL, _VECTORS = "ScheduleKernels", "ParallelizeLoop", "VectorizeLoop"
 _TOO_LITTLE_WORK = re.compile(r"(\d+) operations are less than min_work = (\d+)")
-_LEVEL_OF_SCHEDULES = 2
+_LEVEL_OF_SCHEDULES, _FAST_LEVEL = 2, 3
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,7 +68,7 @@ def reasons(facts: KernelFacts) -> Iterator[Reason]:
     """Yield the reasons for a kernel's speed, the limit first."""
     call = facts.measured
     if call is not None and call.roof:
-        yield _roof(call)
+        yield _roof(call, facts.settings)
     scalar = facts.target.kind == "llvm" and not facts.vector_bits and facts.loops.has_loops
     if scalar:
         yield _no_vectors(facts)
@@ -82,15 +81,15 @@ def reasons(facts: KernelFacts) -> Iterator[Reason]:
         yield from _rule(facts)
 
 
-def _roof(call: CallProfile) -> Reason:
+def _roof(call: CallProfile, settings: BuildSettings) -> Reason:
     percent = f"{100 * call.of_roof:.0f} %"
     where = f" (its data fit {call.level})" if call.bound == "memory" and call.level != "memory" else ""
     if call.of_roof < AT_ROOF:
         return Reason("roof", f"reaches {percent} of its {call.bound} roof{where}")
-    change = {
-        "memory": "fewer bytes: a smaller type, or a larger batch for the same weights",
-        "compute": "fewer operations: a smaller type, or opt_level 3, which may round differently",
-    }[call.bound]
+    change = "fewer bytes: a smaller type, or a larger batch for the same weights"
+    if call.bound == "compute":
+        faster = ", or opt_level 3, which may round differently" if settings.opt_level < _FAST_LEVEL else ""
+        change = f"fewer or cheaper operations: a smaller type{faster}"
     return Reason("roof", f"{call.bound}-bound at {percent} of the roof{where}", change)
 
 
@@ -126,10 +125,7 @@ def _why_no_vectors(facts: KernelFacts) -> tuple[str, str]:
 
 def _is_enabled(settings: BuildSettings) -> bool:
     with settings.context() as context:
-        try:
-            return bool(context.get_config("tensorir.VectorizeLoop").enable)
-        except UnknownPassError:
-            return True
+        return bool(context.get_config("tensorir.VectorizeLoop").enable)
 
 
 def _tail(tail: Tail) -> Reason:
