@@ -168,7 +168,8 @@ def _one_thread(facts: KernelFacts) -> Reason | None:
         )
     for message in missed:
         return Reason("threads", f"one thread, because {message.partition(': ')[2]}")
-    return Reason("threads", "one thread, because none of its loops is parallel")
+    change = "opt_level 2 or 3" if facts.settings.opt_level < _LEVEL_OF_SCHEDULES else ""
+    return Reason("threads", "one thread, because none of its loops is parallel", change)
 
 
 def _rule(facts: KernelFacts) -> Iterator[Reason]:

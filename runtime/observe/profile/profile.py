@@ -166,8 +166,8 @@ class Profile(SpanReport):
         rows = self.rows(order)
         shown = rows if limit is None else rows[:limit]
         more = [] if len(shown) == len(rows) else [f"({len(rows) - len(shown)} more)"]
-        header, shown = (self.header, shown) if width is None else fitted(self.header, shown, width)
-        return "\n".join([table(header, shown), *more, "", *self.summary()])
+        shown_table = table(self.header, shown) if width is None else table(*fitted(self.header, shown, width))
+        return "\n".join([shown_table, *more, "", *self.summary()])
 
     def totals(self) -> list[list[str]]:
         """Return a line for each type of operator, the longest first: its name, the number of kernel calls, their
