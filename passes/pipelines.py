@@ -13,6 +13,7 @@ from tilewright.passes.properties import GRAPH, NEST, SCHEDULED_NEST, TYPED
 from tilewright.passes.schedule import (
     CollapseDims,
     DecomposeReductions,
+    DropUnitDims,
     JoinDims,
     MergeKernels,
     ScheduleKernels,
@@ -69,7 +70,15 @@ def schedule_pipeline(target: Target | None = None) -> Sequential:
     if target is not None and target.kind == "numba":  # loops and indices are not changed
         return Sequential([ScheduleKernels(), DecomposeReductions()], name="schedule", given=NEST)
     return Sequential(
-        [JoinDims(), CollapseDims(), ScheduleKernels(), SkipUnseen(), DecomposeReductions(), MergeKernels()],
+        [
+            JoinDims(),
+            DropUnitDims(),
+            CollapseDims(),
+            ScheduleKernels(),
+            SkipUnseen(),
+            DecomposeReductions(),
+            MergeKernels(),
+        ],
         name="schedule",
         given=NEST,
     )

@@ -10,9 +10,10 @@ from tilewright.graphir.printer_graph import Constants
 from tilewright.passes.environment import PROFILE
 from tilewright.runtime.built_model import BuiltModel
 from tilewright.runtime.steps import Step, Steps
-from tilewright.tensorir.errors import ArtifactError, ExecutionError
+from tilewright.tensorir.errors import ArtifactError, ExecutionError, InputError
 
 if TYPE_CHECKING:
+    from tilewright.runtime.observe.explain.explanation import Explanation
     from tilewright.runtime.observe.profile.profile import Profile
     from tilewright.runtime.observe.profile.recording import Recording
 
@@ -98,6 +99,44 @@ class Executable:
         if number != self._num_threads:
             self._built.limit_threads(number)
         self._num_threads = number
+
+    def explain(
+        self, *args: Any, measure: bool = True, repeat: int = 20, convert: bool = False, **named: Any
+    ) -> Explanation:
+        """Explain the speed of each kernel in a sentence, from facts: its vectors, threads, tails, copies, and the
+        machine's limits; and name what would change it.
+
+        The passes run again for their remarks; nothing is compiled again, and the model does not change.
+
+        Args:
+            args: the inputs, as in a call; the rest by name. Without any, inputs are drawn, with sizes that the model
+                accepts for its symbolic dimensions.
+            measure: profile calls (see :meth:`profile`); False: only say what the code shows. Symbolic dimensions are
+                then unknown if there are no inputs.
+            repeat: the number of calls that are measured.
+            convert: as in a call.
+
+        Raises:
+            ValueError: ``repeat`` is not positive.
+            ArtifactError: the model was loaded from an artifact, and the passes cannot run on its graph again.
+            InputError, ExecutionError: as in a call with the given inputs.
+        """
+        from tilewright.runtime.observe.example_inputs import example_inputs
+        from tilewright.runtime.observe.explain.explain import explain
+
+        given = bool(args or named)
+        if not given and not measure:
+            return explain(self._built, {}, None)
+        try:
+            drawn = {} if given else example_inputs(self._built)
+            _, sizes = self.signature.check(self.signature.arrange(args, named or drawn), convert)
+            known = {symbol.name: size for symbol, size in zip(self.signature.symbols, sizes, strict=True)}
+            profile = self.profile(*args, repeat=repeat, convert=convert, **(named or drawn)) if measure else None
+        except (InputError, ExecutionError) as error:
+            if given:
+                raise
+            return explain(self._built, {}, None, f"There are no times: drawn inputs do not suit the model ({error}).")
+        return explain(self._built, known, profile)
 
     def record_if_asked(self) -> None:
         """Record the calls from now on if the environment requests it (``TILEWRIGHT_PROFILE``).

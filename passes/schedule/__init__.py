@@ -9,6 +9,7 @@ from tilewright.tensorir.lazy import lazy_exports
 if TYPE_CHECKING:
     from tilewright.passes.schedule.collapse_dims import CollapseDims
     from tilewright.passes.schedule.decompose_reductions import DecomposeReductions
+    from tilewright.passes.schedule.drop_unit_dims import DropUnitDims
     from tilewright.passes.schedule.join_dims import JoinDims
     from tilewright.passes.schedule.merge_kernels import MergeKernels
     from tilewright.passes.schedule.rule import (
@@ -26,6 +27,7 @@ __all__ = [
     "CollapseDims",
     "Declined",
     "DecomposeReductions",
+    "DropUnitDims",
     "JoinDims",
     "MergeKernels",
     "Nest",

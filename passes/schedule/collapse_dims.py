@@ -73,25 +73,25 @@ class _Nests(Mutator):
         block = loops[-1].body
         if not isinstance(block, Block):
             return self.generic_mutate(loop)  # type: ignore[no-any-return]
-        if not _is_plain(loops, block):
+        if not is_plain_nest(loops, block):
             self.others.append(block)
             return loop
         kept = [item for item in block.iters if not _is_single_step(item)]
         if len(kept) < len(block.iters) and any(item.kind == "reduction" for item in kept):
             zeros: dict[Var, Expr] = {item.var: item.min for item in block.iters if _is_single_step(item)}
             needed = None if block.needed is None else substitute(block.needed, zeros)
-            body = _Folded().mutate(substitute(block.body, zeros))
+            body = FoldedIndices().mutate(substitute(block.body, zeros))
             block = change_block(block, iters=tuple(kept), body=body, needed=needed)
             loops = [loop for loop in loops if any(item.value is loop.var for item in kept)]
         self.blocks.append(block)
-        return _nest(loops, block)
+        return nest(loops, block)
 
     def mutate_Block(self, block: Block) -> Stmt:
         self.others.append(block)
         return block
 
 
-class _Folded(Mutator):
+class FoldedIndices(Mutator):
     """Simplify additions of zero and products with zero in indices."""
 
     def mutate_BinaryOp(self, op: BinaryOp) -> Expr:
@@ -101,7 +101,8 @@ class _Folded(Mutator):
         return BinaryOp(op.op, a, b) if op.dtype is not INT64 else binary(op.op, a, b)
 
 
-def _is_plain(loops: Sequence[For], block: Block) -> bool:
+def is_plain_nest(loops: Sequence[For], block: Block) -> bool:
+    """Return whether each loop drives one variable of the block, in order, and covers it whole."""
     if block.predicate is not None or len(loops) != len(block.iters):
         return False
     for loop, item in zip(loops, block.iters, strict=True):
@@ -116,7 +117,8 @@ def _is_single_step(item: IterVar) -> bool:
     return item.kind == "reduction" and constant(item.extent) == 1
 
 
-def _nest(loops: Iterable[For], body: Stmt) -> Stmt:
+def nest(loops: Iterable[For], body: Stmt) -> Stmt:
+    """Return ``body`` in copies of the loops, the outermost first."""
     for loop in reversed(list(loops)):
         body = For(loop.var, loop.min, loop.extent, loop.kind, body, loop.annotations)
     return body
@@ -252,7 +254,7 @@ class _Collapser(Mutator):
             init=None if block.init is None else self.mutate(block.init),
             body=self.mutate(block.body),
         )
-        return _nest([outer for outer, _ in made], body)
+        return nest([outer for outer, _ in made], body)
 
     def mutate_BufferLoad(self, op: BufferLoad) -> Expr:
         indices = self.mutate_all(op.indices)

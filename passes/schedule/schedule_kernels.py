@@ -26,7 +26,7 @@ from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import primfunc_pass
 from tilewright.passes.properties import BLOCKS, SCHEDULED, UNSCHEDULED
 from tilewright.passes.registry import register_pass
-from tilewright.passes.schedule.facts import is_manual, schedule_of
+from tilewright.passes.schedule.facts import constant, is_manual, schedule_of
 from tilewright.passes.schedule.inline import inline_producers
 from tilewright.passes.schedule.plain import schedule_plainly
 from tilewright.passes.schedule.rule import Declined, Nest, ScheduleRule, offered_plans, schedule_rules
@@ -69,7 +69,9 @@ class ScheduleKernels(PrimFuncPass):
         inline_producers(schedule)
         if target.kind == "numba":
             return schedule_plainly(schedule).func
-        return _without_settings(apply_rules(schedule, target, ctx).func)
+        scheduled = apply_rules(schedule, target, ctx).func
+        _remark_on_single_lanes(scheduled, ctx)
+        return _without_settings(scheduled)
 
     def _manual(self, func: PrimFunc, target: Target, ctx: PassContext) -> PrimFunc:
         """``func`` with the loops that it has, but for those of blocks that are annotated otherwise."""
@@ -122,6 +124,17 @@ def apply_rules(schedule: Schedule, target: Target, ctx: PassContext, blocks: Se
             ctx.remark(f"block {ref.name} not scheduled: {run.failed[ref.name]}", kind="missed")
     run.check_settings()
     return schedule
+
+
+def _remark_on_single_lanes(func: PrimFunc, ctx: PassContext) -> None:
+    """Say which blocks have vectors of one lane: code generation makes them plain loops."""
+    found: dict[str, str] = {}
+    for loop in walk_statements(func.body):
+        if isinstance(loop, For) and loop.kind == "vectorized" and constant(loop.extent) == 1:
+            blocks = [stmt.name for stmt in walk_statements(loop.body) if isinstance(stmt, Block)]
+            found |= dict.fromkeys(blocks, loop.var.name)
+    for block, name in found.items():
+        ctx.remark(f"block {block} is not vectorized: its lane dimension {name} has extent 1", kind="missed")
 
 
 def _scope(rule: ScheduleRule[Any]) -> str:

@@ -90,6 +90,22 @@ def test_a_profile_is_printed_and_written(command: Command, tmp_path: Path) -> N
     assert json.loads(alone.stdout)["kind"] == "profile"
 
 
+def test_a_profile_has_totals_by_type_of_operator(command: Command) -> None:
+    found = command("profile", MODEL, "-d", "batch=2", "-r", 1)
+    totals = found.stdout.partition("operator  calls")[2]
+    assert "nn.dense" in totals or "matmul" in totals
+
+
+def test_an_explanation_is_printed(command: Command) -> None:
+    found = command("explain", MODEL, "-d", "batch=2", "-r", 2)
+    assert found.exit_code == 0, found.output
+    assert "what would change it" in found.stdout and "one thread, because" in found.stdout
+    every = command("explain", MODEL, "--no-measure", "--all")
+    assert " declined: " in every.stdout and "to change it:" in every.stdout
+    data = json.loads(command("explain", MODEL, "-r", 1, "--json").stdout)
+    assert data["kernels"][0]["sentence"]
+
+
 def test_a_profile_of_an_artifact_without_its_graph_says_how_to_get_one(command: Command) -> None:
     found = command("profile", "network.tw")
     assert found.exit_code == 1 and "graph=True" in found.stderr and found.stdout == ""

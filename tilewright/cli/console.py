@@ -54,6 +54,12 @@ def console(stderr: bool = False) -> Console:
     return found
 
 
+def width() -> int | None:
+    """Return the characters in a line of the terminal; None if the output goes elsewhere."""
+    found = console()
+    return found.width if found.is_terminal else None
+
+
 def say(text: str = "") -> None:
     """Print a line of the results."""
     console().print(text, markup=False, soft_wrap=True)

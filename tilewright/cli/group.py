@@ -48,6 +48,7 @@ _COMMANDS = _LoadedOnUse(
         "bench": ("bench", "bench"),
         "bisect": ("bisect", "bisect"),
         "compile": ("compile_", "compile_model"),
+        "explain": ("explain", "explain"),
         "inspect": ("inspect_", "inspect"),
         "passes": ("passes_", "passes"),
         "profile": ("profile", "profile"),

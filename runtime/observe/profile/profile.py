@@ -6,11 +6,13 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
+from tilewright.graphir.op import FUSION_KINDS, OPERATORS
 from tilewright.graphir.origins import Origin
 from tilewright.passes.span_report import SpanReport, trace_events
 from tilewright.passes.spans import Span
 from tilewright.passes.tables import format_bytes, format_seconds, html_table, table
 from tilewright.runtime.observe.profile.arena import Allocation, live_bytes
+from tilewright.runtime.observe.profile.fitting import fitted
 
 ORDERS = ("time", "run", "kernel")
 
@@ -147,13 +149,14 @@ class Profile(SpanReport):
             calls = sorted(calls, key=lambda call: -call.median)
         return [[call.kernel, *_cells(call)] for call in calls]
 
-    def render(self, order: str = "time", limit: int | None = None) -> str:
+    def render(self, order: str = "time", limit: int | None = None, width: int | None = None) -> str:
         """Write the calls as text.
 
         Args:
             order: ``"time"``: the longest calls first; ``"run"``: in the order of execution; ``"kernel"``: all calls of
                 a kernel in one line, the longest first.
             limit: maximum number of lines.
+            width: maximum number of characters in a line of the table; columns are left out where it takes that.
 
         Raises:
             ValueError: the order is unknown, or the limit is negative.
@@ -163,7 +166,25 @@ class Profile(SpanReport):
         rows = self.rows(order)
         shown = rows if limit is None else rows[:limit]
         more = [] if len(shown) == len(rows) else [f"({len(rows) - len(shown)} more)"]
-        return "\n".join([table(self.header, shown), *more, "", *self.summary()])
+        shown_table = table(self.header, shown) if width is None else table(*fitted(self.header, shown, width))
+        return "\n".join([shown_table, *more, "", *self.summary()])
+
+    def totals(self) -> list[list[str]]:
+        """Return a line for each type of operator, the longest first: its name, the number of kernel calls, their
+        median seconds in all, and their share. A kernel of several operators counts for the one that is hardest to
+        fuse, as a rule the one that takes longest."""
+        groups: dict[str, list[CallProfile]] = {}
+        for call in self.calls:
+            groups.setdefault(_main_operator(call), []).append(call)
+        sums = [(name, len(group), merged(group)) for name, group in groups.items()]
+        return [
+            [name, str(number), format_seconds(whole.median), f"{100 * whole.share:.1f} %"]
+            for name, number, whole in sorted(sums, key=lambda each: -each[2].median)
+        ]
+
+    def render_totals(self) -> str:
+        """Write :meth:`totals` as text."""
+        return table(("operator", "calls", "median", "share"), self.totals())
 
     def summary(self) -> list[str]:
         """Return lines that summarize the whole model."""
@@ -220,6 +241,15 @@ class Profile(SpanReport):
         return html_table(self.header, self.rows()) + "".join(f"<div>{line}</div>" for line in self.summary())
 
 
+def _main_operator(call: CallProfile) -> str:
+    names = [origin.operator for origin in call.origins]
+    return max(names, key=_hardness) if names else "copy"
+
+
+def _hardness(name: str) -> int:
+    return FUSION_KINDS.index(OPERATORS[name].kind) if name in OPERATORS else -1
+
+
 def _cells(call: CallProfile) -> list[str]:
     limits = f"{100 * call.of_roof:.0f} % {call.bound}"
     return [
@@ -245,24 +275,22 @@ def _by_kernel(calls: Sequence[CallProfile]) -> list[CallProfile]:
     groups: dict[str, list[CallProfile]] = {}
     for call in calls:
         groups.setdefault(call.kernel, []).append(call)
-    found = []
-    for name, group in groups.items():
-        sums = {
-            field: sum(getattr(call, field) for call in group)
-            for field in ("runs", "minimum", "median", "share", "operations", "bytes", "roof")
-        }
-        threads = [call.threads for call in group if call.threads is not None]
-        imbalances = [call.imbalance for call in group if call.imbalance is not None]
-        operators = tuple(dict.fromkeys(Origin(origin.operator) for call in group for origin in call.origins))
-        named = f"{name} (x{len(group)})" if len(group) > 1 else name
-        found.append(
-            dataclasses.replace(
-                max(group, key=lambda call: call.median),
-                **sums,
-                kernel=named,
-                origins=operators,
-                threads=max(threads, default=None),
-                imbalance=max(imbalances, default=None),
-            )
-        )
-    return found
+    return [
+        dataclasses.replace(merged(group), kernel=f"{name} (x{len(group)})" if len(group) > 1 else name)
+        for name, group in groups.items()
+    ]
+
+
+def merged(group: Sequence[CallProfile]) -> CallProfile:
+    """Merge calls: sums, and the largest imbalance; the rest is that of the longest call."""
+    sums = {
+        field: sum(getattr(call, field) for call in group)
+        for field in ("runs", "minimum", "median", "share", "operations", "bytes", "roof")
+    }
+    return dataclasses.replace(
+        max(group, key=lambda call: call.median),
+        **sums,
+        origins=tuple(dict.fromkeys(Origin(origin.operator) for call in group for origin in call.origins)),
+        threads=max((call.threads for call in group if call.threads is not None), default=None),
+        imbalance=max((call.imbalance for call in group if call.imbalance is not None), default=None),
+    )

@@ -18,6 +18,7 @@ from tilewright.runtime.built_model import BuiltModel, GivenSource
 from tilewright.runtime.executable import Executable
 from tilewright.runtime.lower_model import LoweredFunction
 from tilewright.runtime.observe.example_inputs import example_inputs
+from tilewright.runtime.observe.explain.explain import explain_lowered
 from tilewright.runtime.observe.report.graphs import picture
 from tilewright.runtime.observe.report.history import PassHistory
 from tilewright.runtime.observe.report.kernel_texts import kernel_texts
@@ -58,10 +59,12 @@ def collect(
         },
         "kernels": {},
         "profile": None,
+        "explained": {},
         "problem": None,
     }
     for each in lowered:
         data["kernels"] |= kernel_texts(each, built.target, built.settings)
+    profile = None
     try:
         given = inputs if inputs is not None else example_inputs(built)
         named, ordered = (given, ()) if isinstance(given, Mapping) else ({}, given)
@@ -73,6 +76,8 @@ def collect(
     else:
         data["profile"] = profile.as_dict()
         _name_origins(data["profile"]["attributes"]["calls"], data["profile"]["spans"], lowered)
+    explained = explain_lowered(built, lowered, remarks, {}, profile)
+    data["explained"] = {each.kernel: each.as_dict() for each in explained.kernels}
     return data
 
 

@@ -393,6 +393,8 @@
         if (first.roof) said.push(`The machine could do it in ${seconds(sum((c) => c.roof))} at best, limited by ${first.bound}: ${percent(sum((c) => c.roof) / sum((c) => c.median))} of that is reached.`);
         said.push(`Vectors of ${first.vector_bits || "unknown"} bits, ${first.threads} ${first.threads === 1 ? "thread" : "threads"}${first.imbalance === null ? "" : `, the busiest ${first.imbalance.toFixed(2)} times as long as the mean`}.`);
       }
+      const why = data.explained[name];
+      if (why) said.push(`Why: ${why.sentence}.${why.changes.length ? " To change it: " + why.changes.join("; ") + "." : ""}`);
       facts.replaceChildren(element("h2", { id: "kernel" }, `@${name}`), ...said.map((line) => element("p", {}, line)),
         element("h3", {}, "Operators of the graph"), element("ul", { id: "operators", class: "remarks" }, ...[...new Set(made)].slice(0, 12).map((line) => element("li", {}, line))),
         element("button", { id: "in-graph", onclick: () => {

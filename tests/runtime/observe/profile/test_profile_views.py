@@ -66,6 +66,39 @@ def test_a_limit_leaves_lines_out_and_says_how_many() -> None:
     assert "(3 more)" in made(CALLS).render(limit=0)
 
 
+LONG = [call(0, "a" * 50, 1e-6), call(1, "b", 4e-6, origins=(Origin("nn.conv2d", "layer" * 20),))]
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 120, 160])
+def test_the_table_fits_the_width(width: int) -> None:
+    lines = made(LONG).render(width=width).splitlines()[:4]
+    assert max(map(len, lines)) <= width
+    assert lines[0].startswith("kernel") and "median" in lines[0] and "of roof" in lines[0]
+
+
+def test_a_wide_enough_table_is_whole() -> None:
+    assert made(CALLS).render(width=300) == made(CALLS).render()
+
+
+def test_columns_go_before_names_become_unreadable() -> None:
+    header, row = made(LONG).render(width=100, limit=1).splitlines()[0::2][:2]
+    assert "imbalance" not in header and "of" in header.split()
+    assert "nn.conv2d layer" in row
+
+
+def test_totals_are_by_the_operator_that_is_hardest_to_fuse() -> None:
+    layer = (Origin("nn.conv2d", "c"), Origin("nn.relu", "r"))
+    calls = [call(0, "a", 1e-6, origins=layer), call(1, "b", 2e-6), call(2, "c", 3e-6, origins=layer)]
+    assert made(calls).totals() == [
+        ["nn.conv2d", "2", "4.0 us", "57.1 %"],
+        ["nn.relu", "1", "2.0 us", "28.6 %"],
+    ]
+
+
+def test_a_call_of_no_operator_counts_as_a_copy() -> None:
+    assert made([call(0, "copy_1", 1e-6, origins=())]).totals()[0][0] == "copy"
+
+
 def test_the_summary_says_what_the_whole_costs() -> None:
     found = made(CALLS, [Allocation("a", 0, 600, 0, 1), Allocation("b", 600, 200, 1, 2)])
     first, second, third = found.summary()

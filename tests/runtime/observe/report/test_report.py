@@ -51,6 +51,12 @@ def test_it_has_the_graph_before_and_after_fusion(data: dict[str, Any]) -> None:
     assert [node["kernel"] for node in after["nodes"]] == [None, "dense_relu", "dense_add", "softmax", None]
 
 
+def test_it_explains_each_kernel_in_a_sentence(data: dict[str, Any]) -> None:
+    assert set(data["explained"]) == {"dense_relu", "dense_add", "softmax"}
+    for found in data["explained"].values():
+        assert "roof" in found["sentence"] and found["seconds"] > 0
+
+
 def test_a_kernel_in_the_graph_has_the_labels_of_its_operators(data: dict[str, Any]) -> None:
     before = {node["label"]: node["title"] for node in data["graph"]["before"]["nodes"] if node["label"]}
     kernels = [node for node in data["graph"]["after"][0]["nodes"] if node["kernel"]]
