@@ -131,6 +131,8 @@ def bench(
     note_nonnumbers(named)
     expected = list(named.values())
     differences = {peer.name: difference(results[peer.name], expected) for peer in peers[1:]}
+    for peer in peers:
+        warm_up(peer.run)
     times = in_turns({peer.name: peer.run for peer in peers}, seconds, repeat)
     first = next(iter(arrays.values()), None)
     items = first.shape[0] if first is not None and first.ndim else 1
@@ -160,6 +162,13 @@ def bench(
         raise click.exceptions.Exit(1)
 
 
+def warm_up(run: Callable[[], Any]) -> None:
+    """Call a library until its threads run and the processor is at speed."""
+    until = time.perf_counter() + _WARM
+    while time.perf_counter() < until:
+        run()
+
+
 def in_turns(runs: Mapping[str, Callable[[], Any]], budget: float, repeat: int | None) -> dict[str, list[float]]:
     """Time calls of the libraries in rounds, one call of each in a round; the rounds rotate which library goes first.
     Return the seconds of each library's calls.
@@ -169,10 +178,6 @@ def in_turns(runs: Mapping[str, Callable[[], Any]], budget: float, repeat: int |
         repeat: the number of rounds, in place of ``budget``.
     """
     names = list(runs)
-    for run in runs.values():
-        warm_until = time.perf_counter() + _WARM
-        while time.perf_counter() < warm_until:
-            run()
     once = {name: min(_seconds(run) for _ in range(3)) for name, run in runs.items()}
     times: dict[str, list[float]] = {name: [] for name in names}
     per_round = sum(2 * each if len(names) > 1 and each < _SHORT else each for each in once.values())
