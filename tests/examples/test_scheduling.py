@@ -1,0 +1,91 @@
+"""The scheduling example: its steps are those of docs/scheduling.md, and its script builds, checks and measures them."""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLE = ROOT / "examples" / "scheduling"
+
+
+def load_script(name: str) -> ModuleType:
+    """A module of the example, loaded by its path: the scripts are in no package."""
+    spec = importlib.util.spec_from_file_location(name, EXAMPLE / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+steps = load_script("steps")
+
+
+def run_script(*args: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(EXAMPLE / "run.py"), *args]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+
+def test_the_page_shows_the_code_of_every_step() -> None:
+    page = (ROOT / "docs" / "scheduling.md").read_text(encoding="utf-8")
+    functions = [found for _, found in inspect.getmembers(steps, inspect.isfunction) if found.__module__ == "steps"]
+    assert {step.__name__ for step in steps.STEPS} <= {found.__name__ for found in functions}
+    for found in functions:
+        assert inspect.getsource(found).rstrip() + "\n" in page, found.__name__
+    for name in ("LANES", "ROWS, VECTORS", "WIDTH", "GROUP"):
+        (line,) = [line for line in inspect.getsource(steps).splitlines() if line.startswith(f"{name} =")]
+        assert line in page
+
+
+@pytest.mark.parametrize("n", [96, 50, 1])
+def test_every_step_computes_the_product_on_two_threads(n: int) -> None:
+    a, b = np.random.default_rng(n).standard_normal((2, n, n), "float32")
+    for step in steps.STEPS:
+        model = tw.build(step(n).func, target=tw.Target("llvm", num_threads=2))
+        np.testing.assert_allclose(model(a, b), a.astype("float64") @ b, rtol=1e-3, atol=1e-4)
+
+
+def test_a_tile_of_the_result_stays_in_registers() -> None:
+    def stores(func: tw.tensorir.PrimFunc) -> int:
+        return str(tw.build(func, target=tw.Target("llvm", mcpu="icelake-server")).ir("llvm")).count("store <16 x float>")
+
+    n = 96
+    width = steps.ROWS * steps.VECTORS
+    # The vectors that a tile stores once, and one statement for each that a panel is packed by.
+    assert width <= stores(steps.register_tile(n).func) <= width + 2
+
+
+def test_the_script_measures_every_step() -> None:
+    found = run_script("64", "--loops")
+    assert found.returncode == 0, found.stderr
+    for step in steps.STEPS:
+        assert steps.loops(step(64)) in found.stdout
+        (row,) = [line for line in found.stdout.splitlines() if "%" in line and line.split()[1] == step.__name__]
+        assert float(row.split()[3]) > 0
+    assert "Peak: " in found.stdout
+
+
+def test_the_script_asks_for_a_positive_size() -> None:
+    found = run_script("0")
+    assert found.returncode == 2
+    assert "size: expected a positive number, found 0" in found.stderr
+
+
+def test_the_script_refuses_a_schedule_with_other_results(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "steps", steps)
+    run = load_script("run")
+    a, b = np.random.default_rng(0).standard_normal((2, 8, 8), "float32")
+    assert run.compiled(steps.product(8), a, b)() is not None
+    lines = str(steps.product(8)).replace("a[vi, vk] * b[vk, vj]", "a[vi, vk] * b[vj, vk]")
+    with pytest.raises(AssertionError):
+        run.compiled(tw.tensorir.parse(lines), a, b)
