@@ -20,16 +20,15 @@ from rich.console import Console
 from rich.table import Table
 
 import tilewright as tw
-from tilewright.runtime.observe.machine import machine
-
 from steps import STEPS, loops, product
+from tilewright.runtime.observe.machine import machine
 
 Array = npt.NDArray[Any]
 
-#: Operations of one call of the probe.
-PROBED = 1e8
+#: The least and the most operations of a call of the probe, which are those of the step in between.
+PROBED = 1e7, 1e9
 #: Rounds of a step, and the seconds after which there are no more of them.
-ROUNDS, SECONDS = 60, 2.0
+ROUNDS, SECONDS = 200, 3.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,9 +49,11 @@ def seconds(call: Callable[[], object]) -> float:
 
 def measure(name: str, call: Callable[[], object], operations: float) -> Result:
     """Time a call, and the probe in between."""
-    probe, probed = machine(1).fma(PROBED)
+    least, most = PROBED
+    probe, probed = machine(1).fma(min(max(operations, least), most))
     probe()
-    times, limits = [], []
+    times: list[float] = []
+    limits: list[float] = []
     while len(times) < ROUNDS and sum(times) < SECONDS:
         times.append(seconds(call))
         limits.append(seconds(probe))
@@ -91,7 +92,7 @@ def main() -> int:
     if args.loops:
         for step in STEPS:
             console.print(f"{step.__name__}\n\n{loops(step(args.size))}\n", markup=False, soft_wrap=True)
-    table = Table("step", title=f"{args.size} x {args.size} x {args.size}, float32, one thread")
+    table = Table("step", title=f"size {args.size}, one thread")
     for heading in "GFlop/s", "of peak":
         table.add_column(heading, justify="right")
     results = run(args.size)
