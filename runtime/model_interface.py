@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tilewright.graphir.dims import Dim, dim_equal
+from tilewright.graphir.dims import Dim
 from tilewright.graphir.expr import Call, Function, GlobalVar
 from tilewright.graphir.keys import RESULTS
 from tilewright.graphir.loop_calls import loop_call
@@ -81,7 +81,7 @@ def check_result(found: Type | None) -> None:
 
 def claims_of(mod: IRModule) -> list[Claim]:
     """List the sizes that calls in ``mod`` assume to be equal without proof, each once: those of
-    ``Operator.claimed_shape``, and those of buffers of loop-level functions.
+    ``Operator.claimed_sizes``, and those of buffers of loop-level functions.
 
     Raises:
         TypeInferenceError: a call of a loop-level function does not fit.
@@ -95,15 +95,13 @@ def claims_of(mod: IRModule) -> list[Claim]:
         for call in call_nodes(function):
             for dim, expected, where in _unproved(call, mod):
                 found.setdefault((str(dim), str(expected)), Claim(dim, expected, where))
-            shape = call.op.claimed_shape(call.attrs) if isinstance(call.op, Operator) else None
-            if shape is None:
+            types = [arg.type for arg in call.args]
+            tensors = [found for found in types if isinstance(found, TensorType)]
+            if not isinstance(call.op, Operator) or len(tensors) != len(types):
                 continue
-            argument = call.args[0].type
-            assert isinstance(argument, TensorType)
-            for axis, (dim, claimed) in enumerate(zip(argument.shape, shape, strict=True)):
-                if not dim_equal(dim, claimed):
-                    label = f"dimension {axis} of {call.span or summary(call)}"
-                    found.setdefault((str(dim), str(claimed)), Claim(dim, claimed, label))
+            for what, dim, expected in call.op.claimed_sizes(tensors, call.attrs):
+                label = f"{what} of {call.span or summary(call)}"
+                found.setdefault((str(dim), str(expected)), Claim(dim, expected, label))
     return list(found.values())
 
 
