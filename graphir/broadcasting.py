@@ -58,8 +58,8 @@ def never_one(dim: Dim) -> bool:
 
 
 def ones_coincide(a: Dim, b: Dim) -> bool:
-    """Return whether it is proved that neither dimension is 1 where the other is greater, so that they broadcast only if
-    they are equal, but for empty ones.
+    """Return whether it is proved that neither dimension is 1 where the other is greater, so that they broadcast only
+    if they are equal, but for empty ones.
 
     The proof works for formulas of one variable that do not decrease: all values for which one of them is 1 are tried.
     """

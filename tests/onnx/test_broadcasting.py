@@ -53,7 +53,7 @@ BOUNDS = {"start": np.array([0]), "end": np.array([3])}
 def test_expand_repeats_a_slice_of_one_row(level: int, target: str) -> None:
     proto = model([SLICE, ("Expand", ["y", "shape"], ["z"])], {**BOUNDS, "shape": np.array([3, 1])}, x=["n", 5])
     built = agrees(proto, [numbers(1, 5)], [numbers(4, 5)], target=target, level=level)
-    with pytest.raises(InputError, match="dimension 0, unless it is 1, of Expand .* is 2, but it must be 3"):
+    with pytest.raises(InputError, match=r"dimension 0, unless it is 1, of Expand .* is 2, but it must be 3"):
         built(numbers(2, 5))
 
 

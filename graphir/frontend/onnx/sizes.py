@@ -1,8 +1,8 @@
 """Require sizes to be equal, or to broadcast, where it cannot be proved: the graph asserts it, and a call checks it.
 
 Take an image of any height ``h`` that is halved four times, and add another that is halved five times and doubled once:
-that is right for multiples of 32. ONNX leaves the check to run time, and so do we, through ``match_shape``. Where one of two sizes may be 1 and the other
-greater, ``broadcast_to`` decides at run time which of them is repeated.
+that is right for multiples of 32. ONNX leaves the check to run time, and so do we, through ``match_shape``. Where one
+of two sizes may be 1 and the other greater, ``broadcast_to`` decides at run time which of them is repeated.
 """
 
 from __future__ import annotations
