@@ -28,6 +28,14 @@ BROADCASTING = frozenset(
     )
 )
 
+#: Convolutions: the input of the weights, and the axis that counts channels there (unless it is 0: those of one group).
+_CHANNELS = {
+    "Conv": (1, 1),
+    "ConvInteger": (1, 1),
+    "QLinearConv": (3, 1),
+    "ConvTranspose": (1, 0),
+}
+
 
 def with_equal_sizes(node: NodeProto, inputs: Sequence[Expr | None]) -> list[Expr | None]:
     """Return the inputs of a node; sizes that broadcasting or concatenation requires to be equal become the same
@@ -37,6 +45,10 @@ def with_equal_sizes(node: NodeProto, inputs: Sequence[Expr | None]) -> list[Exp
         return result
     if node.op_type == "MatMul":
         return _broadcast_together(_with_equal_inner_sizes(result), behind=2)
+    if node.op_type in _CHANNELS:
+        return _with_equal_channels(node, result)
+    if node.op_type == "GatherND":
+        return _with_equal_batches(node, result)
     if node.op_type in BROADCASTING:
         return result if any(a.name == "axis" for a in node.attribute) else _broadcast_together(result)
     if node.op_type == "Gemm":
@@ -96,6 +108,38 @@ def _join(dims: Sequence[Dim]) -> Dim | None:
         else:
             chosen = min(chosen, dim, key=lambda each: (not isinstance(each, int), len(str(each)), str(each)))
     return chosen
+
+
+def _shape(x: Expr | None) -> tuple[Dim, ...]:
+    return tuple(x.type.shape) if x is not None and isinstance(x.type, TensorType) else ()
+
+
+def _matched(x: Expr | None, axis: int, size: Dim) -> Expr | None:
+    """Return ``x``, whose size along ``axis`` is ``size``, by proof or by a check when the model runs."""
+    shape = _shape(x)
+    if dim_equal(shape[axis], size) or (isinstance(shape[axis], int) and isinstance(size, int)):
+        return x
+    return get_operator("match_shape")(x, shape=(*shape[:axis], size, *shape[axis + 1 :]))
+
+
+def _with_equal_channels(node: NodeProto, inputs: list[Expr | None]) -> list[Expr | None]:
+    """Return the inputs of an operator with weights; its first input has as many channels as they say."""
+    number, axis = _CHANNELS[node.op_type]
+    data, weights = _shape(inputs[0]), _shape(inputs[number] if number < len(inputs) else None)
+    if len(data) < 2 or len(weights) <= axis:
+        return inputs
+    groups = next((int(a.i) for a in node.attribute if a.name == "group"), 1) if axis == 1 else 1
+    return [_matched(inputs[0], 1, simplify(weights[axis] * groups)), *inputs[1:]]
+
+
+def _with_equal_batches(node: NodeProto, inputs: list[Expr | None]) -> list[Expr | None]:
+    """Return the inputs of GatherND; those dimensions of the indices that count batches are those of the data."""
+    data, indices = (_shape(x) for x in inputs[:2])
+    batches = next((int(a.i) for a in node.attribute if a.name == "batch_dims"), 0)
+    found = inputs[1]
+    for axis in range(min(batches, len(data), len(indices) - 1)):
+        found = _matched(found, axis, data[axis])
+    return [inputs[0], found, *inputs[2:]]
 
 
 def _with_equal_summand(node: NodeProto, inputs: list[Expr | None]) -> list[Expr | None]:
