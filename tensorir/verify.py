@@ -380,18 +380,15 @@ class _Verifier:
     def access(
         self, buffer: Buffer, node: Node, indices: Iterable[Expr], predicate: Expr | None, use: str = ""
     ) -> None:
-        """Check an access, or what an intrinsic ``use`` does with the address instead: a prefetch may be outside of the
-        buffer, and the address of the first element is that of the buffer, even of one without elements."""
+        """Check an access, or only the address that an intrinsic ``use`` takes: even empty buffers have a first one."""
         self.buffer_use(buffer, node)
         if self.guards or predicate is not None or use == "prefetch":
             return
         for axis, (index, extent) in enumerate(zip(indices, buffer.shape, strict=False)):
             lower, upper = self.intervals.of(index)
-            if use == "address_of" and lower == upper == 0:
-                continue
             size = self.intervals.of(extent).upper
-            outside = upper < 0 or lower >= size
-            misses = lower < 0 or upper >= size
+            outside = upper < 0 or lower >= max(size, use == "address_of")
+            misses = lower < 0 or upper >= max(size, use == "address_of")
             if outside or (misses and self.drivers(index) is not None):
                 at = f"{lower}" if lower == upper else f"{lower} to {upper}"
                 self.problem(
