@@ -186,6 +186,20 @@ def _equal(first: _Formula, second: _Formula) -> bool:
     return isinstance(found, IntImm) and found.value == 0
 
 
+def never_negative(dim: Dim) -> bool:
+    """Return whether a dimension is provably not negative for all sizes of its variables."""
+    if isinstance(dim, (int, Var)):
+        return isinstance(dim, Var) or dim >= 0
+    return _never_negative(_Formula(dim))
+
+
+@functools.lru_cache(maxsize=_REMEMBERED)
+def _never_negative(formula: _Formula) -> bool:
+    dim = formula.dim
+    assert isinstance(dim, Expr)
+    return analyzer_for(dim).prove(dim >= 0)
+
+
 def shape_equal(a: Iterable[Dim], b: Iterable[Dim]) -> bool:
     """Return whether two shapes are provably equal."""
     a, b = tuple(a), tuple(b)

@@ -7,12 +7,15 @@ compiled model serves all sizes, and a call reads the number when it gets there.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 from tilewright.graphir.base import Expr, call_operator
-from tilewright.graphir.dims import symbol
-from tilewright.graphir.expr import Tuple, TupleGetItem
-from tilewright.graphir.types import TupleType
+from tilewright.graphir.dims import symbol, symbols_in_attributes, symbols_of
+from tilewright.graphir.expr import Call, Tuple, TupleGetItem
+from tilewright.graphir.op import Operator
+from tilewright.graphir.types import TensorType, TupleType, Type
+from tilewright.graphir.visitor import free_vars, post_order
+from tilewright.tensorir.expr import Expr as Scalar
 from tilewright.tensorir.expr import Var
 
 _numbers = itertools.count(1)
@@ -40,3 +43,47 @@ def with_runtime_size(size: Expr, make: Callable[[Var], Expr], name: str = "size
     """
     dim = fresh_symbol(name)
     return bind_size(make(dim), size, dim)
+
+
+def bound_at(node: Expr) -> tuple[Var, Expr] | None:
+    """Return the symbolic dimension that gets its size at ``node``, and the number that it gets; None: none does."""
+    if not isinstance(node, Call) or not isinstance(node.op, Operator):
+        return None
+    return node.op.bound_size(node.args, node.attrs)
+
+
+def symbols_at(node: Expr) -> set[Scalar]:
+    """Return the symbolic dimensions in the type and the attributes of one node."""
+    found: set[Scalar] = set(_symbols_of_type(node.type))
+    if isinstance(node, Call):
+        found.update(symbols_in_attributes(node.attrs))
+    return found
+
+
+def _symbols_of_type(found: Type | None) -> set[Scalar]:
+    if isinstance(found, TensorType):
+        return set(symbols_of(found.shape))
+    if isinstance(found, TupleType):
+        return {symbol for field in found.fields for symbol in _symbols_of_type(field)}
+    return set()
+
+
+def with_bound_sizes(results: Sequence[Expr], sizes: Mapping[Var, Expr], params: Sequence[Expr]) -> list[Expr]:
+    """Return the results of a function of ``params`` with a binding of each dimension in ``sizes`` that they mention,
+    but that no call among what computes them binds: its number is all that is left of what had the dimension."""
+    made = list(results)
+    outer = set(params)
+    while made:
+        nodes = post_order(*made)
+        bound = {found[0] for found in map(bound_at, nodes) if found is not None}
+        mentioned = {symbol for node in nodes for symbol in symbols_at(node)}
+        missing = [
+            (dim, size)
+            for dim, size in sizes.items()
+            if dim in mentioned and dim not in bound and outer.issuperset(free_vars(size))
+        ]
+        if not missing:
+            break
+        for dim, size in missing:
+            made[0] = bind_size(made[0], size, dim)
+    return made

@@ -123,10 +123,10 @@ class Traits:
         """
         return None
 
-    def claimed_shape(self, attrs: Any) -> Sequence[Dim] | None:
-        """Return the sizes that the first argument is asserted to have, although that cannot be proved: a compiled
-        model checks them when it is called."""
-        return None
+    def claimed_sizes(self, args: Sequence[TensorType], attrs: Any) -> Sequence[tuple[str, Dim, Dim]]:
+        """List the sizes that a call takes for equal, although that cannot be proved: what is measured, its size, and
+        the size that it must have. A compiled model checks them when it is called."""
+        return ()
 
     # Sums of products.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tilewright.graphir.dims import Dim, dim_equal
+from tilewright.graphir.dims import Dim, never_negative, simplify
 from tilewright.graphir.expr import Call, Function, GlobalVar
 from tilewright.graphir.keys import RESULTS
 from tilewright.graphir.loop_calls import loop_call
@@ -18,6 +18,7 @@ from tilewright.passes.graph import InferType
 from tilewright.runtime.signature import Argument, Signature
 from tilewright.runtime.steps import Claim
 from tilewright.tensorir.errors import TypeInferenceError
+from tilewright.tensorir.expr import Expr, maximum
 from tilewright.tensorir.stmt import PrimFunc
 
 
@@ -81,7 +82,7 @@ def check_result(found: Type | None) -> None:
 
 def claims_of(mod: IRModule) -> list[Claim]:
     """List the sizes that calls in ``mod`` assume to be equal without proof, each once: those of
-    ``Operator.claimed_shape``, and those of buffers of loop-level functions.
+    ``Operator.claimed_sizes``, those of buffers of loop-level functions, and sizes that must not be negative.
 
     Raises:
         TypeInferenceError: a call of a loop-level function does not fit.
@@ -95,16 +96,24 @@ def claims_of(mod: IRModule) -> list[Claim]:
         for call in call_nodes(function):
             for dim, expected, where in _unproved(call, mod):
                 found.setdefault((str(dim), str(expected)), Claim(dim, expected, where))
-            shape = call.op.claimed_shape(call.attrs) if isinstance(call.op, Operator) else None
-            if shape is None:
+            for number, dim in _perhaps_negative(call.type):
+                where = f"dimension {number} of the result of {call.span or summary(call)}"
+                found.setdefault((str(dim), ""), Claim(dim, simplify(maximum(dim, 0)), where))
+            types = [arg.type for arg in call.args]
+            tensors = [found for found in types if isinstance(found, TensorType)]
+            if not isinstance(call.op, Operator) or len(tensors) != len(types):
                 continue
-            argument = call.args[0].type
-            assert isinstance(argument, TensorType)
-            for axis, (dim, claimed) in enumerate(zip(argument.shape, shape, strict=True)):
-                if not dim_equal(dim, claimed):
-                    label = f"dimension {axis} of {call.span or summary(call)}"
-                    found.setdefault((str(dim), str(claimed)), Claim(dim, claimed, label))
+            for what, dim, expected in call.op.claimed_sizes(tensors, call.attrs):
+                label = f"{what} of {call.span or summary(call)}"
+                found.setdefault((str(dim), str(expected)), Claim(dim, expected, label))
     return list(found.values())
+
+
+def _perhaps_negative(found: Type | None) -> list[tuple[int, Expr]]:
+    """List the axes and dimensions of a tensor for which it is not proved that they are not negative, such as the
+    number of windows in an image of any size."""
+    dims = found.shape if isinstance(found, TensorType) else ()
+    return [(axis, dim) for axis, dim in enumerate(dims) if isinstance(dim, Expr) and not never_negative(dim)]
 
 
 def _unproved(call: Call, mod: IRModule) -> Sequence[tuple[Dim, Dim, str]]:

@@ -315,11 +315,11 @@ class _Verifier:
 
     def expr(self, expr: Expr) -> None:
         """Check ``expr`` and what is below it."""
-        stack: list[tuple[Node, bool]] = [(expr, False)]
+        stack: list[tuple[Node, str]] = [(expr, "")]
         while stack:
-            node, is_hint = stack.pop()  # a prefetched load is not an access, so it may be outside of the buffer
-            prefetches = isinstance(node, Call) and node.name == "prefetch"
-            stack.extend([(part, prefetches and part is node.parts()[0]) for part in reversed(node.parts())])
+            node, use = stack.pop()
+            addresses = node.name if isinstance(node, Call) and node.name in ADDRESSING else ""
+            stack.extend([(part, addresses if part is node.parts()[0] else "") for part in reversed(node.parts())])
             if isinstance(node, Var):
                 self.var_use(node)
                 continue
@@ -328,7 +328,7 @@ class _Verifier:
                 continue
             self.invariants(node)
             if isinstance(node, BufferLoad):
-                self.access(node.buffer, node, node.indices, node.predicate, check_bounds=not is_hint)
+                self.access(node.buffer, node, node.indices, node.predicate, use)
             elif isinstance(node, Call):
                 self.call(node)
 
@@ -378,16 +378,17 @@ class _Verifier:
             self.problem(f"undefined {what} {definition.name}", node)
 
     def access(
-        self, buffer: Buffer, node: Node, indices: Iterable[Expr], predicate: Expr | None, check_bounds: bool = True
+        self, buffer: Buffer, node: Node, indices: Iterable[Expr], predicate: Expr | None, use: str = ""
     ) -> None:
+        """Check an access, or only the address that an intrinsic ``use`` takes: even empty buffers have a first one."""
         self.buffer_use(buffer, node)
-        if self.guards or predicate is not None or not check_bounds:
+        if self.guards or predicate is not None or use == "prefetch":
             return
         for axis, (index, extent) in enumerate(zip(indices, buffer.shape, strict=False)):
             lower, upper = self.intervals.of(index)
             size = self.intervals.of(extent).upper
-            outside = upper < 0 or lower >= size
-            misses = lower < 0 or upper >= size
+            outside = upper < 0 or lower >= max(size, use == "address_of")
+            misses = lower < 0 or upper >= max(size, use == "address_of")
             if outside or (misses and self.drivers(index) is not None):
                 at = f"{lower}" if lower == upper else f"{lower} to {upper}"
                 self.problem(

@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 
 from tilewright.graphir.base import Expr as GraphExpr
-from tilewright.graphir.dims import as_dim, dim_equal, format_shape, simplify
+from tilewright.graphir.broadcasting import chosen_size, is_one, joined, spread_over
+from tilewright.graphir.dims import Dim, as_dim, dim_equal, format_shape, simplify
 from tilewright.graphir.op import Operator, register_operator
 from tilewright.graphir.ops.common import axis_index, normalize, read_broadcast, sequence_of
 from tilewright.graphir.types import TensorType
 from tilewright.tensorir import tensor as te
-from tilewright.tensorir.expr import Expr, Var
+from tilewright.tensorir.expr import Expr, Var, minimum
 from tilewright.tensorir.tensor import Tensor
 
 
@@ -30,7 +31,9 @@ class BroadcastToAttrs:
 
 @register_operator
 class broadcast_to(Operator):
-    """Broadcast ``x`` to ``shape``: repeat it along new leading axes and along axes of extent 1."""
+    """Broadcast ``x`` to ``shape``: repeat it along new leading axes and along axes of extent 1. Where it is not known
+    whether a symbolic dimension is 1 or that of ``shape``, a compiled model finds out when it is called, and raises an
+    error if it is neither."""
 
     name = "broadcast_to"
     arguments = ("x",)
@@ -42,8 +45,8 @@ class broadcast_to(Operator):
         offset = len(attrs.shape) - x.ndim
         fits = offset >= 0
         for position, dim in enumerate(x.shape if fits else ()):
-            is_one = isinstance(dim, int) and dim == 1
-            fits = fits and (is_one or dim_equal(dim, attrs.shape[offset + position]))
+            wanted = attrs.shape[offset + position]
+            fits = fits and (is_one(dim) or dim_equal(dim, wanted) or joined(dim, wanted) is not None)
         if not fits:
             raise self.error("shape", f"a shape that {format_shape(x.shape)} broadcasts to", format_shape(attrs.shape))
         return TensorType(attrs.shape, x.dtype)
@@ -60,8 +63,23 @@ class broadcast_to(Operator):
     def symbolic_value(self, args: Sequence[np.ndarray[Any, Any]], attrs: BroadcastToAttrs, out: TensorType) -> Any:
         return np.broadcast_to(args[0], [dim for dim in out.shape if isinstance(dim, int)])
 
+    def claimed_sizes(self, args: Sequence[TensorType], attrs: BroadcastToAttrs) -> Sequence[tuple[str, Dim, Dim]]:
+        return [
+            (f"dimension {axis}, unless it is 1,", chosen_size(dim, wanted), wanted)
+            for axis, dim, wanted in spread_over(args[0].shape, attrs.shape)
+        ]
+
     def compute(self, args: Sequence[Tensor], attrs: BroadcastToAttrs, out: TensorType) -> Tensor:
-        return te.compute(out.shape, lambda *place: read_broadcast(args[0], place), name="broadcast_to")
+        (x,) = args
+        offset = len(out.shape) - x.ndim
+        chosen = {axis + offset: dim for axis, dim, _ in spread_over([as_dim(dim) for dim in x.shape], out.shape)}
+
+        def element(*place: Var) -> Expr:
+            # The only place of a dimension that is 1, and each of one that is the result's.
+            inside = [minimum(i, chosen[n] - 1) if n in chosen else i for n, i in enumerate(place)]
+            return read_broadcast(x, inside)
+
+        return te.compute(out.shape, element, name="broadcast_to")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -71,9 +71,9 @@ class match_shape(Operator):
             raise InputError(f"match_shape: expected shape {format_shape(attrs.shape)}, found {x.shape}")
         return x.copy()
 
-    def claimed_shape(self, attrs: MatchShapeAttrs) -> Sequence[Dim]:
-        found: Sequence[Dim] = attrs.shape
-        return found
+    def claimed_sizes(self, args: Sequence[TensorType], attrs: MatchShapeAttrs) -> Sequence[tuple[str, Dim, Dim]]:
+        sizes = enumerate(zip(args[0].shape, attrs.shape, strict=True))
+        return [(f"dimension {axis}", dim, claimed) for axis, (dim, claimed) in sizes if not dim_equal(dim, claimed)]
 
     def compute(self, args: Sequence[Tensor], attrs: MatchShapeAttrs, out: TensorType) -> Tensor:
         (x,) = args

@@ -17,14 +17,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from tilewright.graphir.dims import symbols_in_attributes, symbols_of
 from tilewright.graphir.expr import Call, Constant, Expr, Function, GlobalVar, If, Let, Loop, Tuple, TupleGetItem, Var
 from tilewright.graphir.keys import SEGMENT, SYMBOLS
 from tilewright.graphir.loop_calls import model_dimensions
 from tilewright.graphir.module import IRModule
-from tilewright.graphir.op import Operator
 from tilewright.graphir.printer import summary
-from tilewright.graphir.types import TensorType, TupleType, Type
+from tilewright.graphir.runtime_sizes import bound_at, symbols_at
+from tilewright.graphir.types import TupleType, Type
 from tilewright.graphir.visitor import call_nodes, free_vars, post_order, rewrite
 from tilewright.passes.graph import InferType, InlineFunctions, RemoveUnusedFunctions, ToGraphNormalForm
 from tilewright.passes.sequential import Sequential
@@ -83,15 +82,8 @@ def cut(mod: IRModule, known: Sequence[Symbol]) -> Segments:
     return _Cutter(mod, main, known).cut()
 
 
-def _bound(node: Expr) -> tuple[Symbol, Expr] | None:
-    """Return the symbolic dimension that ``node`` binds and the expression of its size; None if it binds none."""
-    if not isinstance(node, Call) or not isinstance(node.op, Operator):
-        return None
-    return node.op.bound_size(node.args, node.attrs)
-
-
 def _is_binding(node: Expr) -> bool:
-    return _bound(node) is not None
+    return bound_at(node) is not None
 
 
 def _flat(found: Type | None) -> int:
@@ -100,23 +92,14 @@ def _flat(found: Type | None) -> int:
 
 
 def _symbols_in(node: Expr, mod: IRModule) -> set[ScalarExpr]:
-    """Return the symbolic dimensions in the type and the attributes of one node, and those that a loop-level function
-    called by it takes only from the model."""
-    found: set[ScalarExpr] = set(_symbols_of_type(node.type))
+    """Return the symbolic dimensions of one node, and those that a loop-level function called by it takes only from the
+    model."""
+    found = symbols_at(node)
     if isinstance(node, Call):
-        found.update(symbols_in_attributes(node.attrs))
         called = mod[node.op] if isinstance(node.op, GlobalVar) else None
         if isinstance(called, PrimFunc):
             found.update(model_dimensions(called).values())
     return found
-
-
-def _symbols_of_type(found: Type | None) -> set[ScalarExpr]:
-    if isinstance(found, TensorType):
-        return set(symbols_of(found.shape))
-    if isinstance(found, TupleType):
-        return {symbol for field in found.fields for symbol in _symbols_of_type(field)}
-    return set()
 
 
 class _Cutter:
@@ -158,7 +141,7 @@ class _Cutter:
     def _bindings(self) -> dict[Symbol, Expr]:
         found: dict[Symbol, Expr] = {}
         for node in self.order:
-            bound = _bound(node)
+            bound = bound_at(node)
             if bound is None:
                 continue
             dim, size = bound
@@ -268,7 +251,7 @@ class _Cutter:
             if self._crosses(node, level):
                 known[node] = self._taken(node, needed)
         for node in nodes:
-            bound = _bound(node)
+            bound = bound_at(node)
             if bound is not None and node not in known:
                 known.setdefault(bound[1], bound[1])
         return rewrite(Tuple(roots), lambda old, new: new.children[0] if _is_binding(new) else new, known)

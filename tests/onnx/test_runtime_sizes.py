@@ -180,3 +180,19 @@ def test_negative_size_is_an_error() -> None:
     assert built(ints(2, 3)).shape == (2, 3)
     with pytest.raises(ExecutionError, match="computed -2 for the size"):
         built(ints(-2, 3))
+
+
+def test_sizes_are_all_that_is_left_of_what_was_computed() -> None:
+    """Nothing that the results are computed from has the sizes that NonZero and Unique found."""
+    node = helper.make_node
+    proto = model(
+        [
+            *(node("NonZero", ["x"], ["i"]), node("Unique", ["x"], ["u"])),
+            *(node("EyeLike", ["i"], ["eye"], dtype=FLOAT), node("Shape", ["i"], ["s"])),
+            *(node("Shape", ["u"], ["t"]), node("Concat", ["t", "s"], ["st"], axis=0)),
+            node("ConstantOfShape", ["st"], ["full"]),
+        ],
+        [("x", FLOAT, ["n", 3])],
+        [("eye", FLOAT, None), ("s", INT64, None), ("full", FLOAT, None)],
+    )
+    agrees(proto, {"x": X[:6].reshape(2, 3)}, {"x": np.zeros((2, 3), np.float32)}, {"x": X[:3].reshape(1, 3)})

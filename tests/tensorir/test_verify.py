@@ -114,6 +114,7 @@ def test_random_correct_program_passes(func: PrimFunc) -> None:
             "profile_end: expected an integer as the stride, found float32",
             "profile_end(address_of(t[q]), 8.0)",
         ),
+        ("t[q] = 1.0", "@f(address_of(t[16]))", "index 16 is out of bounds for dimension 0 of t", "t[16]"),
         ('{"num_outputs": 1}', '{"num_outputs": 3}', "3 outputs and workspaces, but 2 buffers", None),
         ('{"num_outputs": 1}', '{"num_outputs": "one"}', "num_outputs: expected a number, found 'one'", None),
         ("(n,), float32", "(n,), float32, align=3", "alignment 3 is no power of two", None),

@@ -37,10 +37,11 @@ from tilewright.graphir.frontend.onnx.tensors import Array, onnx_type, to_array
 from tilewright.graphir.frontend.onnx.weights import Bytes
 from tilewright.graphir.keys import RESULTS
 from tilewright.graphir.module import IRModule
-from tilewright.graphir.runtime_sizes import bind_size
+from tilewright.graphir.runtime_sizes import bind_size, bound_at, with_bound_sizes
 from tilewright.graphir.types import TensorType, TupleType
 from tilewright.graphir.visitor import post_order
 from tilewright.tensorir.errors import InputError, TilewrightError, UnsupportedOperatorError, add_note
+from tilewright.tensorir.expr import Var as Symbol
 from tilewright.tensorir.lazy import import_all
 
 #: Values by name; the empty name stands for an omitted value.
@@ -105,6 +106,7 @@ class _Importer:
         self.placed: set[Expr] = set()  # expressions that have a source span already
         self.depth = 0
         self.runtime_sizes = RuntimeSizes()
+        self.sizes: dict[Symbol, Expr] = {}  # the symbolic dimensions that are bound, each to a number
         self.expanded = 0
 
     def module(self, shapes: Mapping[str, GivenShape | int | str], values: Mapping[str, Any]) -> IRModule:
@@ -125,7 +127,7 @@ class _Importer:
             else:
                 scope[info.name] = param = Var(name, found)
                 params.append(param)
-        outputs = self.graph(graph, scope, self.opsets, self.contents)
+        outputs = with_bound_sizes(self.graph(graph, scope, self.opsets, self.contents), self.sizes, params)
         attrs = {RESULTS: tuple(output.name for output in graph.output)}
         return IRModule.from_expr(Function(params, outputs[0] if len(outputs) == 1 else Tuple(outputs), attrs=attrs))
 
@@ -276,6 +278,9 @@ class _Importer:
         """Record the source of the new expressions."""
         for expr in post_order(*results, known=self.placed):
             self.placed.add(expr)
+            bound = bound_at(expr)
+            if bound is not None:
+                self.sizes.setdefault(*bound)
             if expr.span is None and not isinstance(expr, (Var, Constant)):
                 object.__setattr__(expr, "span", label)
 

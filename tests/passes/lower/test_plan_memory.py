@@ -19,6 +19,7 @@ from tilewright.passes.tensor.storage_rewrite import StorageRewrite
 from tilewright.runtime.dims import compile_dims
 from tilewright.tensorir import PrimFunc, interpret
 from tilewright.tensorir.errors import CodegenError
+from tilewright.tensorir.verify import verify
 
 LOWER = Sequential([LowerBlocks(), CompactBuffer(), FlattenBuffer(), StorageRewrite(), PlanMemory()])
 
@@ -69,6 +70,14 @@ def test_result_that_is_a_constant_leaves_the_constant_readable() -> None:
     found = run(gi.Function([x], gi.Tuple([gi.add(x, table), table])), np.ones(4, "f4"))
     np.testing.assert_array_equal(found[0], [1, 2, 3, 4])
     np.testing.assert_array_equal(found[1], [0, 1, 2, 3])
+
+
+def test_constants_without_elements_have_an_address() -> None:
+    x, empty = gi.var("x", shape=("n", 3)), gi.const(np.zeros((0, 3), np.float32))
+    function = gi.Function([x], gi.Tuple([gi.concatenate([x, empty], axis=0), empty]))
+    module = Sequential([LowerToTensorIR(), PlanMemory()])(IRModule.from_expr(function))
+    assert "address_of(constant_0[0, 0])" in str(module["main"])
+    verify(module["main"])
 
 
 def test_constants_of_called_functions_are_constants_of_the_model() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from tilewright.graphir.broadcasting import chosen_size, joined
 from tilewright.graphir.dims import Dim, dim_equal, product, simplify
 from tilewright.graphir.expr import Constant, Expr, const
 from tilewright.graphir.frontend.onnx.node import Node
@@ -146,12 +147,18 @@ def _unsqueeze(node: Node, axes: tuple[int, ...]) -> Expr:
 
 @converter("Expand", since=8)
 def expand(node: Node) -> Expr:
-    """Broadcast with a shape: either may have the greater sizes."""
+    """Broadcast with a shape: either may have the greater sizes, and a symbolic one may be 1."""
     old, wanted = node.shape(), node.dims(1)
     rank = max(len(old), len(wanted))
     a, b = (1,) * (rank - len(old)) + old, (1,) * (rank - len(wanted)) + wanted
-    new = tuple(y if isinstance(x, int) and x == 1 else x for x, y in zip(a, b, strict=True))
-    return get_operator("broadcast_to")(reshape(node[0], newshape=a), shape=new)
+    new: list[Dim] = []
+    for x, y in zip(a, b, strict=True):
+        if isinstance(x, int) and not isinstance(y, int):  # no tensor has the size y, which broadcast_to would check
+            new.append(chosen_size(y, x))
+        else:
+            both = joined(x, y)
+            new.append(x if both is None else both)
+    return get_operator("broadcast_to")(reshape(node[0], newshape=a), shape=tuple(new))
 
 
 @converter("Tile", since=6)
