@@ -103,6 +103,7 @@ def readable_pipeline() -> Sequential:
         [
             tensor.LowerBlocks(),
             tensor.CompactBuffer(),
+            tensor.LowerTensorIntrin(),
             tensor.Simplify(),
             tensor.ParallelizeLoop(),
             tensor.StorageRewrite(),

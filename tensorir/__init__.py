@@ -141,6 +141,7 @@ if TYPE_CHECKING:
     )
     from tilewright.tensorir.structural import assert_structural_equal, structural_equal, structural_hash
     from tilewright.tensorir.tensor import Tensor, compute, create_prim_func, extern, placeholder
+    from tilewright.tensorir.tensor_intrins import TensorIntrin, tensor_intrin
     from tilewright.tensorir.verify import verify
 
 __all__ = [
@@ -176,6 +177,7 @@ __all__ = [
     "SeqStmt",
     "Stmt",
     "Tensor",
+    "TensorIntrin",
     "UnaryOp",
     "Var",
     "Visitor",
@@ -270,6 +272,7 @@ __all__ = [
     "sum",
     "tan",
     "tanh",
+    "tensor_intrin",
     "to_text",
     "trunc",
     "truncdiv",

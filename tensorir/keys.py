@@ -92,6 +92,9 @@ MANUAL, AUTO = "manual", "auto"
 #: functions ignore them.
 ORIGIN_ATTRS = frozenset({OPERATORS, CALLS, FORMULAS, VALUES})
 
+#: The instructions of users that a kernel calls, with their digests. Set by ``LowerTensorIntrin``.
+TENSOR_INTRINS = "tensor_intrins"
+
 # -- annotations of loops ---------------------------------------------------------------------------------------------
 
 #: Whether the steps of a reduction may be reordered: a vector loop may then be a reduction.
@@ -129,6 +132,9 @@ GRAIN = "grain"
 #: Loops over places that the rows of a task read in part, as in causal attention (``SkipUnseen``): the number of places
 #: after its own number that a row reads, the number of places in an iteration, and the blocks' variable of the row.
 SEEN, SEEN_STEP, SEEN_ROW = "seen", "seen_step", "seen_row"
+
+#: The name of the instruction that does what the loop does (:mod:`.tensor_intrins`), and the digest that it had.
+TENSOR_INTRIN, TENSOR_INTRIN_DIGEST = "tensor_intrin", "tensor_intrin_digest"
 
 # -- annotations of blocks --------------------------------------------------------------------------------------------
 

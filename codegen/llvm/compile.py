@@ -20,6 +20,7 @@ import llvmlite.binding as llvm
 from tilewright.codegen.analysis import called_names
 from tilewright.codegen.llvm.clock import PROFILE_FUNCTIONS
 from tilewright.codegen.llvm.emission import emit_object
+from tilewright.codegen.llvm.instructions import c_functions, link_instructions
 from tilewright.codegen.llvm.intrinsics import library_symbols
 from tilewright.codegen.llvm.module import PACKED, PREFIX, emit_llvm_ir
 from tilewright.codegen.llvm.team import profiling_functions, team_functions
@@ -30,6 +31,7 @@ from tilewright.tensorir.functor import walk_statements
 from tilewright.tensorir.keys import LLVM_VECTORIZE
 from tilewright.tensorir.stmt import Allocate, BufferStore, For, PrimFunc
 from tilewright.tensorir.target import Target, process_triple
+from tilewright.tensorir.tensor_intrins import LLVM_SYMBOL
 
 _LOG = logging.getLogger("tilewright.codegen")
 
@@ -270,6 +272,8 @@ class CompiledModule:
         for name, address in _c_library().items():
             if name.encode() in self.object_bytes:
                 library.import_symbol(name, address)
+        for name, address in c_functions(self.object_bytes).items():
+            library.import_symbol(name, address)
         for name, address in self._externals.items():
             library.import_symbol(PREFIX + name, address)
         try:
@@ -286,12 +290,15 @@ def _parse(llvm_ir: str, machine: llvm.TargetMachine) -> llvm.ModuleRef:
         CodegenError: the text is invalid, which is a fault of the generator; the message quotes LLVM's.
     """
     try:
-        module = llvm.parse_assembly(llvm_ir, llvm.create_context())
+        context = llvm.create_context()
+        module = llvm.parse_assembly(llvm_ir, context)
         module.triple = machine.triple
         module.data_layout = str(machine.target_data)
         module.verify()
     except RuntimeError as error:
         raise CodegenError(f"LLVM rejects the generated code: {error}") from error
+    if LLVM_SYMBOL in llvm_ir:
+        link_instructions(module, context, machine)
     return module
 
 

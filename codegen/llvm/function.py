@@ -22,6 +22,7 @@ from tilewright.tensorir.keys import LLVM_VECTORIZE, OUTLINE
 from tilewright.tensorir.node import Node
 from tilewright.tensorir.profiling import PROFILE_INTRINSICS
 from tilewright.tensorir.stmt import Allocate, BufferStore, Evaluate, For, IfThenElse, LetStmt, PrimFunc, SeqStmt, Stmt
+from tilewright.tensorir.tensor_intrins import LLVM_SYMBOL, TensorIntrin, called_intrin
 
 if TYPE_CHECKING:
     from tilewright.codegen.llvm.module import ModuleEmitter
@@ -92,6 +93,8 @@ class FunctionEmitter(ExpressionEmitter):
             clock = self.builder.module.declare(PROFILE_FUNCTIONS[call.name], "void", ["ptr", "ptr", "i64"])
             record, stride = self.expr(call.args[0]), self.int64(call.args[1])
             self.builder.emit(f"call void {clock}(ptr {self.team}, ptr {record}, i64 {stride})")
+        elif (intrin := called_intrin(call)) is not None:
+            self._instruction(call, intrin, None)
         else:
             self.expr(call)
             if not isinstance(call, Call) or call.name != "prefetch":
@@ -113,8 +116,28 @@ class FunctionEmitter(ExpressionEmitter):
         self.builder.emit(f"call void {callee}({', '.join(args)})")
         self.memory.forget()
 
+    def _instruction(self, call: Expr, intrin: TensorIntrin, loops: Stmt | None) -> None:
+        """Emit a call of a user's instruction, or the loops that describe it if there is no implementation."""
+        assert isinstance(call, Call)
+        if intrin.llvm is None and intrin.cfunc is None:
+            if loops is not None:
+                self.statement(loops)
+            return
+        symbol = intrin.c_symbol if intrin.llvm is None else LLVM_SYMBOL + intrin.name
+        callee = self.builder.module.declare(symbol, "void", list(intrin.kinds))
+        args = [
+            f"ptr {self.expr(arg)}" if kind == "ptr" else f"i64 {self.int64(arg)}"
+            for kind, arg in zip(intrin.kinds, call.args, strict=True)
+        ]
+        self.builder.emit(f"call void {callee}({', '.join(args)})")
+        self.memory.forget()
+
     def _if(self, stmt: IfThenElse) -> None:
         b = self.builder
+        intrin = called_intrin(stmt.condition)
+        if intrin is not None:
+            self._instruction(stmt.condition, intrin, stmt.else_body)
+            return
         truth = self.folded(stmt.condition)
         if self.known.values and isinstance(truth, IntImm):
             chosen = stmt.then_body if truth.value else stmt.else_body

@@ -10,8 +10,8 @@ from tilewright.codegen.analysis import called_names, has_parallel_loop, unique_
 from tilewright.codegen.numba_ import intrinsics as intrinsics  # registers the writer of each intrinsic
 from tilewright.codegen.numba_.expressions import ExpressionWriter, bare, storage
 from tilewright.codegen.numba_.names import Names
+from tilewright.codegen.numba_.places import is_whole, offset_of, product, span
 from tilewright.codegen.numba_.prologue import HEADER, HELPERS
-from tilewright.tensorir.arith import Analyzer
 from tilewright.tensorir.errors import CodegenError
 from tilewright.tensorir.expr import Buffer, BufferLoad, Call, Expr, IntImm, Var, binary, cast
 from tilewright.tensorir.functor import loads_and_stores, substitute
@@ -29,6 +29,10 @@ from tilewright.tensorir.stmt import (
     SeqStmt,
     Stmt,
 )
+from tilewright.tensorir.tensor_intrins import TensorIntrin, c_function, called_intrin
+
+#: What the names of C functions begin with in the source.
+C_PREFIX = "c_"
 
 #: A function that calls more others than this is interpreted by Python.
 MOST_COMPILED_CALLS = 16
@@ -38,9 +42,16 @@ class FunctionWriter(ExpressionWriter):
     """Writes one function."""
 
     def __init__(
-        self, root: PrimFunc, helpers: set[str], functions: Mapping[str, PrimFunc], python_names: Mapping[str, str]
+        self,
+        root: PrimFunc,
+        helpers: set[str],
+        functions: Mapping[str, PrimFunc],
+        python_names: Mapping[str, str],
+        instructions: set[str],
     ) -> None:
         super().__init__(root, helpers)
+        #: The names of the instructions whose C functions are called.
+        self.instructions = instructions
         self.functions = functions
         self.python_names = python_names
         self.lines: list[str] = []
@@ -213,7 +224,34 @@ class FunctionWriter(ExpressionWriter):
         self.variables[stmt.var] = name
         self.statement(stmt.body)
 
+    def _instruction(self, stmt: Stmt, call: Expr, intrin: TensorIntrin, loops: Stmt | None) -> None:
+        """Write a call of a user's instruction, or the loops that describe it if it has no C function."""
+        assert isinstance(call, Call)
+        if intrin.cfunc is None:
+            if loops is not None:
+                self.statement(loops)
+            return
+        self.begin(stmt)
+        args = []
+        for arg in call.args:
+            if not (isinstance(arg, Call) and arg.name == "address_of" and isinstance(arg.args[0], BufferLoad)):
+                args.append(bare(self.expr(arg)))
+                continue
+            access = arg.args[0]
+            name = self.buffers.get(access.buffer)
+            if name is None:
+                self.error(access, f"buffer {access.buffer.name} is neither a parameter nor allocated here")
+            flat = name if len(access.buffer.shape) == 1 or access.buffer.strides else f"{name}.reshape(-1)"
+            # ``ctypes`` keeps an array alive until the call ends, unlike its address.
+            args.append(f"{flat}[{bare(self.expr(offset_of(access)))} :].ctypes")
+        self.instructions.add(intrin.name)
+        self.flush(f"{C_PREFIX}{intrin.name}({', '.join(args)})")
+
     def _if(self, stmt: IfThenElse) -> None:
+        intrin = called_intrin(stmt.condition)
+        if intrin is not None:
+            self._instruction(stmt, stmt.condition, intrin, stmt.else_body)
+            return
         self.begin(stmt, stmt.condition)
         self.flush(f"if {bare(self.expr(stmt.condition))}:")
         self.body(stmt.then_body)
@@ -229,7 +267,7 @@ class FunctionWriter(ExpressionWriter):
         self.buffers[buffer] = name
         shape = f"({shape})" if len(buffer.shape) != 1 else shape
         if buffer.strides:
-            shape = bare(self.expr(_span(buffer)))
+            shape = bare(self.expr(span(buffer)))
         note = f"  # {buffer.scope}" if buffer.scope in ("register", "stack") else ""
         self.flush(f"{name} = np.empty({shape}, np.{storage(buffer.dtype)}){note}")
         self.statement(stmt.body)
@@ -240,6 +278,10 @@ class FunctionWriter(ExpressionWriter):
             return  # a hint to the processor that Python cannot express
         if isinstance(call, Call) and call.name in PROFILE_INTRINSICS:
             self._profile(stmt, call)
+            return
+        intrin = called_intrin(call)
+        if intrin is not None:
+            self._instruction(stmt, call, intrin, None)
             return
         if not (isinstance(call, Call) and call.name.startswith("@")):
             self.begin(stmt, call)
@@ -279,14 +321,12 @@ class FunctionWriter(ExpressionWriter):
         name = self.buffers.get(access.buffer)
         if name is None:
             self.error(access, f"buffer {access.buffer.name} is neither a parameter nor allocated here")
-        offset: Expr = IntImm(0)
-        for index, stride in zip(access.indices, _strides(access.buffer), strict=True):
-            offset = binary("add", offset, binary("mul", cast("int64", index), cast("int64", stride)))
+        offset = offset_of(access)
         shape = tuple(substitute(extent, sizes) for extent in param.shape)
-        if _is_whole(access.buffer, offset, param, shape):
+        if is_whole(access.buffer, offset, param, shape):
             return f"{name}.reshape(())" if access.buffer in self.single else name
         flat = name if len(access.buffer.shape) == 1 or access.buffer.strides else f"{name}.reshape(-1)"
-        count = _span(param) if param.strides else _product(shape)
+        count = span(param) if param.strides else product(shape)
         count = substitute(count, sizes)
         source, target = access.buffer.dtype.bytes, param.dtype.bytes
         if source != target:
@@ -345,42 +385,6 @@ def only_calls(func: PrimFunc) -> bool:
     return bool(calls) and all(call is not None and called_names(call) for call in calls)
 
 
-def _strides(buffer: Buffer) -> list[Expr]:
-    if buffer.strides:
-        return list(buffer.strides)
-    strides: list[Expr] = [IntImm(1)]
-    for extent in reversed(buffer.shape[1:]):
-        strides.insert(0, binary("mul", strides[0], cast("int64", extent)))
-    return strides[: len(buffer.shape)]
-
-
-def _is_whole(buffer: Buffer, offset: Expr, param: Buffer, shape: tuple[Expr, ...]) -> bool:
-    """Return whether an argument that begins at ``offset`` is the whole of ``buffer`` in the shape of the callee's
-    ``param``."""
-    if buffer.strides or param.strides or buffer.dtype != param.dtype or len(buffer.shape) != len(shape):
-        return False
-    pairs = [(offset, IntImm(0)), *zip(buffer.shape, shape, strict=True)]
-    simplify = Analyzer().simplify
-    return all(simplify(cast("int64", a)) is simplify(cast("int64", b)) for a, b in pairs)
-
-
-def _product(extents: Sequence[Expr]) -> Expr:
-    count: Expr = IntImm(1)
-    for extent in extents:
-        count = binary("mul", count, cast("int64", extent))
-    return count
-
-
-def _span(buffer: Buffer) -> Expr:
-    """Return the number of elements from the first to the last of a strided buffer."""
-    span: Expr = IntImm(1)
-    for extent, stride in zip(buffer.shape, _strides(buffer), strict=True):
-        span = binary(
-            "add", span, binary("mul", binary("sub", cast("int64", extent), IntImm(1)), cast("int64", stride))
-        )
-    return span
-
-
 _STATEMENTS: dict[type[Node], Callable[[FunctionWriter, Any], None]] = {
     SeqStmt: FunctionWriter._sequence,
     For: FunctionWriter._for,
@@ -417,6 +421,10 @@ def emit_source(functions: Sequence[PrimFunc]) -> str:
     names = python_names(functions)
     by_name = {func.name: func for func in functions}
     helpers: set[str] = set()
-    written = [FunctionWriter(func, helpers, by_name, names).function() for func in functions]
-    parts = [HEADER, *[HELPERS[name] for name in sorted(helpers)], *written]
+    instructions: set[str] = set()
+    written = [FunctionWriter(func, helpers, by_name, names, instructions).function() for func in functions]
+    imported = [f"from {c_function.__module__} import {c_function.__name__}\n"] if instructions else []
+    loaded = [f'{C_PREFIX}{name} = {c_function.__name__}("{name}")' for name in sorted(instructions)]
+    header = HEADER + "".join([*imported, *[f"\n{line}\n" for line in loaded]])
+    parts = [header, *[HELPERS[name] for name in sorted(helpers)], *written]
     return "\n\n".join(parts)

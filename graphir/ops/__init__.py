@@ -24,6 +24,7 @@ from tilewright.graphir.ops.common import (
     same_dtype,
     widened,
 )
+from tilewright.graphir.ops.native import Native
 from tilewright.tensorir.lazy import import_all
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
     "Binary",
     "Comparison",
     "Elementwise",
+    "Native",
     "Reduce",
     "ReduceAttrs",
     "Unary",

@@ -9,6 +9,7 @@ from tilewright.passes.tensor.interleave_stores import InterleaveStores
 from tilewright.passes.tensor.loop_partition import LoopPartition
 from tilewright.passes.tensor.lower_blocks import LowerBlocks
 from tilewright.passes.tensor.lower_intrin import LowerIntrin
+from tilewright.passes.tensor.lower_tensor_intrin import LowerTensorIntrin
 from tilewright.passes.tensor.parallelize_loop import ParallelizeLoop
 from tilewright.passes.tensor.pipeline import tensor_pipeline
 from tilewright.passes.tensor.prefetch_epilogue import PrefetchEpilogue
@@ -32,6 +33,7 @@ __all__ = [
     "LoopPartition",
     "LowerBlocks",
     "LowerIntrin",
+    "LowerTensorIntrin",
     "ParallelizeLoop",
     "PrefetchEpilogue",
     "PrefetchPanels",

@@ -13,6 +13,7 @@ from tilewright.passes.tensor.interleave_stores import InterleaveStores
 from tilewright.passes.tensor.loop_partition import LoopPartition
 from tilewright.passes.tensor.lower_blocks import LowerBlocks
 from tilewright.passes.tensor.lower_intrin import LowerIntrin
+from tilewright.passes.tensor.lower_tensor_intrin import LowerTensorIntrin
 from tilewright.passes.tensor.name_indices import NameIndices
 from tilewright.passes.tensor.parallelize_loop import ParallelizeLoop
 from tilewright.passes.tensor.part_by_part import TensorPipeline
@@ -46,6 +47,7 @@ def tensor_pipeline(target: Target | None = None) -> Sequential:
         [
             LowerBlocks(),
             CompactBuffer(),
+            LowerTensorIntrin(),
             NameIndices(),
             Simplify(),
             LoopPartition(),

@@ -8,7 +8,7 @@ from typing import Any
 from tilewright.tensorir.errors import ScheduleError
 from tilewright.tensorir.expr import Buffer
 from tilewright.tensorir.notebook import html_text
-from tilewright.tensorir.schedule import cache, compute_at, inline, layout, loops, reduction, scope, tiling
+from tilewright.tensorir.schedule import cache, compute_at, inline, layout, loops, reduction, scope, tensorize, tiling
 from tilewright.tensorir.schedule.blocks import accesses
 from tilewright.tensorir.schedule.dependence import loop_role
 from tilewright.tensorir.schedule.handles import BlockRef, LoopRef
@@ -17,6 +17,7 @@ from tilewright.tensorir.schedule.nests import blocks_in, loops_in
 from tilewright.tensorir.schedule.state import State
 from tilewright.tensorir.schedule.trace import PRIMITIVES, Trace, recorded
 from tilewright.tensorir.stmt import Block, For, PrimFunc
+from tilewright.tensorir.tensor_intrins import TensorIntrin
 
 #: A block's buffer: its place among the block's reads (or writes), its name, or the buffer itself.
 Which = int | str | Buffer
@@ -242,6 +243,18 @@ class Schedule:
             ScheduleError: there is no annotation of that key.
         """
         self._state = loops.unannotate(self._state, ref, key)
+
+    def tensorize(self, what: BlockRef | LoopRef, intrin: str | TensorIntrin) -> None:
+        """Let an instruction (:func:`.tensor_intrin`) do what a loop does, or the innermost loops around a block.
+
+        Raises:
+            ScheduleError: there is no such instruction, or the loops are not those of its description.
+        """
+        self._tensorize(what, intrin.name if isinstance(intrin, TensorIntrin) else intrin)
+
+    @recorded
+    def _tensorize(self, what: BlockRef | LoopRef, name: str) -> None:
+        self._state = tensorize.tensorize(self._state, what, name)
 
     # -- moving computations ---------------------------------------------------------------------------------------
 
