@@ -27,8 +27,8 @@ from tilewright.graphir.keys import IN_PLACE, ROW_PADDING
 from tilewright.graphir.loop_calls import asked_sizes, buffer_type, is_handwritten, model_dimensions
 from tilewright.passes.lower.plan_memory import COPY_KERNEL
 from tilewright.tensorir.errors import PassError, TypeInferenceError
-from tilewright.tensorir.expr import Buffer, Call, Expr, Var, as_expr
-from tilewright.tensorir.functor import substitute, walk, walk_statements
+from tilewright.tensorir.expr import Buffer, Expr, Var, as_expr
+from tilewright.tensorir.functor import substitute, walk_statements
 from tilewright.tensorir.interface import interface_of
 from tilewright.tensorir.keys import (
     AUTO,
@@ -106,12 +106,6 @@ def check_loops(func: PrimFunc) -> None:
     for var in func.variables:
         if str(var.dtype) != "int64":
             raise TypeInferenceError(f"size {var.name}: expected int64, found {var.dtype!s}\n{underline(func, var)}")
-    for node in walk(func.body):
-        if isinstance(node, Call) and node.name.startswith("@"):
-            raise TypeInferenceError(
-                f"@{func.name}: expected a function that calls no other, found a call of {node.name}; call both from a "
-                f"graph\n{underline(func, node)}"
-            )
 
 
 def _over_model_dimensions(func: PrimFunc) -> PrimFunc:

@@ -33,6 +33,7 @@ from tilewright.passes.decorators import module_pass
 from tilewright.passes.graph.walk import as_group
 from tilewright.passes.lower.adopt import adopt
 from tilewright.passes.lower.generalize import SizeGeneralizer
+from tilewright.passes.lower.inner_calls import check_inner_calls
 from tilewright.passes.lower.overwrites import find_overwrites
 from tilewright.passes.lower.parts import Excess, assemble, find_parts, with_strides
 from tilewright.passes.lower.primitive import flat_types, lower_primitive
@@ -66,6 +67,7 @@ class LowerToTensorIR(ModulePass):
             if isinstance(function, Function):
                 lowered[key] = function.with_body(kernels.lower(function.body))
             else:
+                check_inner_calls(function, mod)
                 lowered[key] = adopt(function, key.name)
         return mod.with_functions({**lowered, **kernels.made})
 

@@ -417,7 +417,7 @@ primfunc @f(x: Buffer[(4,), float32], after: Buffer[(1,), float32]) attrs {"num_
 
 def test_written_loops_read_tensors_only() -> None:
     stranger = Buffer("stranger", (te.as_expr(1),))
-    with pytest.raises(TypeError, match="reads stranger, which is no tensor"):
+    with pytest.raises(TypeError, match="reads stranger, which is not a tensor"):
         te.extern([((1,), "float32")], lambda outs: BufferStore(outs[0], stranger[0], (te.as_expr(0),)))
 
 

@@ -140,7 +140,7 @@ def test_parameters_of_a_lowered_main_cannot_be_bound() -> None:
 
 
 def test_build_takes_a_module_or_a_function() -> None:
-    with pytest.raises(TypeError, match="build takes an IRModule or a Function, found Var"):
+    with pytest.raises(TypeError, match="build takes an IRModule, a Function or a PrimFunc, found Var"):
         tw.build(gi.var("x", tensor(2)))  # type: ignore[arg-type]
 
 

@@ -79,7 +79,6 @@ def test_what_code_generation_relies_on_is_not_taken_over() -> None:
             TypeInferenceError,
             "size n: expected int64, found int32",
         ),
-        ("a: Buffer[(4,), int8]", "@g(address_of(a[0]))", TypeInferenceError, "calls no other, found a call of @g"),
     ],
 )
 def test_what_no_call_can_give_is_refused(params: str, body: str, error: Any, message: str) -> None:
