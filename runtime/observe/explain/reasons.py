@@ -39,7 +39,7 @@ class Reason:
 
 @dataclasses.dataclass(frozen=True)
 class KernelFacts:
-    """What is known about a kernel.
+    """The known facts about a kernel.
 
     Attributes:
         remarks: the remarks of passes on it.
