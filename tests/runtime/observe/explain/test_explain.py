@@ -94,6 +94,13 @@ def test_vectors_that_are_switched_off() -> None:
     assert reason.change == "config tensorir.VectorizeLoop.enable=true"
 
 
+def test_sums_that_keep_their_order() -> None:
+    reason = of_kind("vectors", static(built(gi.mean(X, axis=(1,)), X)))
+    assert reason.text == "not vectorized, because sums of floats keep their order at opt_level 2"
+    assert reason.change.startswith("opt_level 3")
+    assert "vectors" not in kinds(static(built(gi.mean(X, axis=(1,)), X, level=3)))
+
+
 def test_too_little_work_for_threads() -> None:
     x = gi.var("x", shape=(8, 64))
     reason = of_kind("threads", static(built(gi.nn.relu(x), x)))
