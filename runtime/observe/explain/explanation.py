@@ -41,7 +41,7 @@ class KernelExplanation:
 
     @property
     def changes(self) -> tuple[str, ...]:
-        """What would change the reasons."""
+        """The settings, layouts and sizes that would change the reasons."""
         return tuple(dict.fromkeys(reason.change for reason in self.reasons if reason.change))
 
     def as_dict(self) -> dict[str, Any]:
@@ -50,7 +50,7 @@ class KernelExplanation:
 
 
 class Explanation:
-    """Why the kernels of a model are as fast as they are, made by :meth:`tilewright.Executable.explain`.
+    """The reasons for the speed of a model's kernels, made by :meth:`tilewright.Executable.explain`.
 
     Attributes:
         kernels: the explanations, the longest kernel first (without times: in the order of execution).

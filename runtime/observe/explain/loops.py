@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-from tilewright.tensorir.expr import Broadcast, Compare, Expr, Ramp, Var
+from tilewright.tensorir.expr import BinaryOp, Broadcast, BufferLoad, Compare, Expr, Ramp, Var
 from tilewright.tensorir.functor import free_vars, walk_statements
 from tilewright.tensorir.keys import PARALLEL_IF
 from tilewright.tensorir.known_numbers import integer_value
@@ -38,11 +38,13 @@ class LoopFacts:
         has_loops: whether there is anything to vectorize or to share: a loop or a vector.
         parallel: for each parallel loop the condition under which it has threads; None for always.
         tails: masked vectors that waste a noticeable part of the work.
+        sums: whether it adds floats one by one.
     """
 
     has_loops: bool
     parallel: Sequence[Expr | None]
     tails: Sequence[Tail]
+    sums: bool = False
 
 
 def loop_facts(func: PrimFunc, sizes: Mapping[Var, int]) -> LoopFacts:
@@ -54,7 +56,10 @@ def loop_facts(func: PrimFunc, sizes: Mapping[Var, int]) -> LoopFacts:
     counter.statement(func.body, 1)
     vectors = any(count for counts in counter.lanes.values() for count in counts)
     return LoopFacts(
-        bool(loops) or vectors, [each if isinstance(each, Expr) else None for each in parallel], counter.tails()
+        bool(loops) or vectors,
+        [each if isinstance(each, Expr) else None for each in parallel],
+        counter.tails(),
+        counter.sums,
     )
 
 
@@ -67,6 +72,7 @@ class _Stores:
         #: For each buffer the lanes of all vector stores, and the unused ones.
         self.lanes: dict[str, list[int]] = {}
         self.found: dict[str, Tail] = {}
+        self.sums = False
 
     def statement(self, stmt: Stmt, times: int) -> None:
         if isinstance(stmt, SeqStmt):
@@ -105,6 +111,11 @@ class _Stores:
     def _store(self, stmt: BufferStore, times: int) -> None:
         lanes = max([stmt.value.dtype.lanes, *(index.dtype.lanes for index in stmt.indices)])
         if lanes < 2:
+            value = stmt.value
+            if isinstance(value, BinaryOp) and value.op == "add" and value.dtype.is_float:
+                self.sums |= any(
+                    isinstance(each, BufferLoad) and each.buffer is stmt.buffer for each in (value.a, value.b)
+                )
             return
         counts = self.lanes.setdefault(stmt.buffer.name, [0, 0])
         counts[0] += times * lanes

@@ -39,7 +39,7 @@ class Reason:
 
 @dataclasses.dataclass(frozen=True)
 class KernelFacts:
-    """What is known about a kernel.
+    """The known facts about a kernel.
 
     Attributes:
         remarks: the remarks of passes on it.
@@ -120,6 +120,11 @@ def _why_no_vectors(facts: KernelFacts) -> tuple[str, str]:
         return message, ""
     if any(message.startswith("keeps the loops") for message in facts.said(_SCHEDULE, "applied")):
         return "its loops were written by hand", "Schedule.vectorize, or the attribute schedule='auto'"
+    if facts.loops.sums and settings.opt_level < _FAST_LEVEL:
+        return (
+            f"sums of floats keep their order at opt_level {settings.opt_level}",
+            "opt_level 3, which may reorder sums",
+        )
     return "no rule made vectors of its loops", ""
 
 

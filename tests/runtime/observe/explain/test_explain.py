@@ -12,6 +12,7 @@ import pytest
 import tilewright as tw
 from tilewright import graphir as gi
 from tilewright import tensorir as ti
+from tilewright.passes.diagnostics import Remark
 from tilewright.runtime import loaded_code, lower_model
 from tilewright.runtime.build_settings import BuildSettings
 from tilewright.runtime.observe.explain.explanation import Explanation
@@ -93,6 +94,13 @@ def test_vectors_that_are_switched_off() -> None:
     assert reason.change == "config tensorir.VectorizeLoop.enable=true"
 
 
+def test_sums_that_keep_their_order() -> None:
+    reason = of_kind("vectors", static(built(gi.mean(X, axis=(1,)), X)))
+    assert reason.text == "not vectorized, because sums of floats keep their order at opt_level 2"
+    assert reason.change.startswith("opt_level 3")
+    assert "vectors" not in kinds(static(built(gi.mean(X, axis=(1,)), X, level=3)))
+
+
 def test_too_little_work_for_threads() -> None:
     x = gi.var("x", shape=(8, 64))
     reason = of_kind("threads", static(built(gi.nn.relu(x), x)))
@@ -159,7 +167,18 @@ def test_only_kernels_that_do_nothing_else_are_copies(convolution: tw.Executable
 
 def test_rules_that_declined(convolution: tw.Executable) -> None:
     declined = convolution.explain(measure=False)["layout_transform"].declined
-    assert "rows declined: the kernel has no reduction" in declined
+    assert {message.partition(" declined: ")[0] for message in declined} >= {"contraction", "rows", "columns"}
+
+
+def test_the_rule_before_the_one_that_scheduled_a_slow_kernel(facts: KernelFacts) -> None:
+    said = [("declined", "rows declined: no reduction"), ("applied", "scheduled by the rule 'columns'")]
+    remarks = [Remark("ScheduleKernels", "k", kind, message) for kind, message in said]
+    found = list(reasons(dataclasses.replace(facts, remarks=remarks, measured=measured(0.1, "memory"))))
+    assert (
+        of_kind("rule", found).text == "scheduled by the rule 'columns', after the rule 'rows' declined (no reduction)"
+    )
+    fast = dataclasses.replace(facts, remarks=remarks, measured=measured(0.9, "memory"))
+    assert "rule" not in kinds(list(reasons(fast)))
 
 
 def measured(of_roof: float, bound: str, level: str = "memory") -> CallProfile:
