@@ -65,8 +65,7 @@ class _Checker(ScopedMutator):
 
 
 def _callee(call: Call, mod: IRModule) -> PrimFunc | None:
-    name = GlobalVar(call.name[1:])
-    found = mod[name] if name in mod else None
+    found = mod.functions.get(GlobalVar(call.name[1:]))
     return found if isinstance(found, PrimFunc) else None
 
 
@@ -87,11 +86,12 @@ def _check(func: PrimFunc, call: Call, callee: PrimFunc, analyzer: Analyzer) -> 
         _refuse(func, call, f"expected {len(callee.params)} arguments, found {len(call.args)}")
     pairs = list(zip(callee.params, call.args, strict=True))
     sizes: dict[Var, Expr] = {param: given for param, given in pairs if isinstance(param, Var)}
-    for param, given in pairs:
-        if isinstance(param, Buffer):
-            _check_buffer(func, call, param, given, sizes, analyzer)
-        elif given.dtype != param.dtype:
+    for param, given in sizes.items():
+        if given.dtype is not param.dtype:
             _refuse(func, call, f"size {param.name}: expected {param.dtype!s}, found {given.dtype!s}")
+    for buffer, address in pairs:
+        if isinstance(buffer, Buffer):
+            _check_buffer(func, call, buffer, address, sizes, analyzer)
 
 
 def _check_buffer(
