@@ -65,7 +65,10 @@ class _Checker(ScopedMutator):
 
 
 def _callee(call: Call, mod: IRModule) -> PrimFunc | None:
-    found = mod.functions.get(GlobalVar(call.name[1:]))
+    name = GlobalVar(call.name[1:])
+    if name not in mod:
+        return None
+    found = mod[name]
     return found if isinstance(found, PrimFunc) else None
 
 
