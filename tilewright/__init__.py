@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-if not os.path.isdir(os.path.join(os.path.dirname(__file__), "tensorir")):
-    # The folder of the repository, imported as it stands: the packages lie beside this one.
+if importlib.util.find_spec(f"{__name__}.tensorir") is None:
+    # The folder of the repository, imported as it stands without an installation: the packages lie beside this one.
     _root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    if os.path.isfile(os.path.join(_root, "tensorir", "__init__.py")) and _root not in __path__:
+    if os.path.isfile(os.path.join(_root, "tensorir", "__init__.py")):
         __path__.append(_root)
 
 from tilewright.tensorir.lazy import lazy_exports

@@ -75,7 +75,7 @@ def test_every_operator_states_all_facts(name: str) -> None:
             lambda: gi.nn.conv2d(t(1, 4, 8, 8), t(3, 2, 1, 1), groups=2),
             "nn.conv2d: weight: expected a number of output",
         ),
-        (lambda: gi.nn.conv2d(t(1, 3, 2, 2), t(4, 3, 4, 4)), "nn.conv2d: data: expected an image of at least 3 pixels"),
+        (lambda: gi.nn.conv2d(t(1, 3, 2, 2), t(4, 3, 3, 3)), "nn.conv2d: data: expected an image of at least 3 pixels"),
         (
             lambda: gi.nn.conv2d(t(1, 1, 2, 2), t(1, 1, 1, 1), strides=0),
             "nn.conv2d: strides: expected at least 1, found 0",
@@ -103,7 +103,7 @@ def test_every_operator_states_all_facts(name: str) -> None:
             lambda: gi.nn.max_pool2d(t(1, 1, 4, 4), 2, padding=2),
             "nn.max_pool2d: padding: expected less than the window's",
         ),
-        (lambda: gi.nn.max_pool2d(t(1, 1, 1, 4), 3, 1), "nn.max_pool2d: data: expected an image of at least 2 pixels"),
+        (lambda: gi.nn.max_pool2d(t(1, 1, 1, 4), 2), "nn.max_pool2d: data: expected an image of at least 2 pixels"),
         (
             lambda: gi.nn.avg_pool2d(t(1, 1, 4, 4, dtype="int8"), 2),
             "nn.avg_pool2d: data: expected an element type among",

@@ -29,16 +29,14 @@ def numbers(*shape: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize("node", ["AveragePool", "MaxPool", "LpPool", "Conv"])
-@pytest.mark.parametrize("height", ["h", 4])
-def test_no_window_fits_into_an_image(node: str, height: Any) -> None:
+def test_no_window_fits_into_an_image(node: str) -> None:
     weights = {"w": numbers(1, 1, 5, 2)} if node == "Conv" else {}
     attrs = {} if node == "Conv" else {"kernel_shape": [5, 2]}
-    built = tw.build(tw.from_onnx(model([(node, ["x", *weights], "z", attrs)], weights, ["n", 1, height, 3])))
+    built = tw.build(tw.from_onnx(model([(node, ["x", *weights], "z", attrs)], weights, ["n", 1, "h", 3])))
     assert built(numbers(2, 1, 4, 3)).shape == (2, 1, 0, 2)
-    if height == "h":
-        assert built(numbers(2, 1, 6, 3)).shape == (2, 1, 2, 2)
-        with pytest.raises(InputError, match=r"dimension 2 of the result of .*: h - 4 is -1, but it must be .* 0"):
-            built(numbers(2, 1, 3, 3))
+    assert built(numbers(2, 1, 6, 3)).shape == (2, 1, 2, 2)
+    with pytest.raises(InputError, match=r"dimension 2 of the result of .*: h - 4 is -1, but it must be .* 0"):
+        built(numbers(2, 1, 3, 3))
 
 
 BOUNDS = {"start": np.array([0]), "end": np.array([3]), "axis": np.array([1])}

@@ -99,8 +99,7 @@ def _integers(value: Any, name: str) -> tuple[int, ...]:
 def window_count(
     op: Operator, extent: Dim, size: Dim, stride: int, dilation: int, padding: Sequence[Dim], ceil_mode: bool = False
 ) -> Dim:
-    """Return the number of windows that fit along one axis, by the formula of the ONNX standard: none in an image to
-    which a stride is missing at most.
+    """Return the number of windows that fit along one axis.
 
     Args:
         size: elements of the window; ``dilation`` apart.
@@ -109,14 +108,13 @@ def window_count(
             padding before it.
 
     Raises:
-        TypeInferenceError: a static image is smaller than the window by more than a stride.
+        TypeInferenceError: a static image is smaller than the window.
     """
     before, behind = padding
     span = simplify((size - 1) * dilation + 1)
     room = simplify(extent + (before + behind) - span)
-    if isinstance(room, int) and room < -stride:
-        least = f"an image of at least {simplify(span - stride)} pixels with its padding for windows of {span}"
-        raise op.error(0, least, f"{extent} + {before + behind}")
+    if isinstance(room, int) and room < 0:
+        raise op.error(0, f"an image of at least {span} pixels with its padding", f"{extent} + {before + behind}")
     if not ceil_mode:
         return simplify(room // stride + 1)
     # The windows needed for the last one to reach the end, limited to those that start before the padding behind.
