@@ -192,7 +192,8 @@ class _Matcher:
         box = self.boxes.get(one)
         if box is None:
             # Usually the last dimensions; ``combinations`` gives the first ones first.
-            for dims in reversed(list(itertools.combinations(range(other.ndim), one.ndim))):
+            choices: list[tuple[int, ...]] = list(itertools.combinations(range(other.ndim), one.ndim))
+            for dims in choices[::-1]:
                 base = self.base(wanted.indices, indices, dims)
                 if base is not None:
                     self.boxes[one] = _Box(other, base, dims, written)
