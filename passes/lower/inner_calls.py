@@ -11,6 +11,7 @@ from typing import NoReturn
 
 from tilewright.graphir.expr import GlobalVar
 from tilewright.graphir.module import IRModule
+from tilewright.passes.tensor.flatten_buffer import element_count
 from tilewright.passes.tensor.scoped import ScopedMutator
 from tilewright.tensorir.arith.analyzer import Analyzer
 from tilewright.tensorir.dtype import INT64
@@ -35,7 +36,7 @@ def check_inner_calls(func: PrimFunc, mod: IRModule) -> None:
         TypeInferenceError: one calls a function that is not there, is a graph, or calls ``func`` in turn; or gives it
             something that does not fit a parameter, or is not known to; or the roles of buffers are not stated.
     """
-    if any(True for _ in calls_in(func)):
+    if next(calls_in(func), None) is not None:
         _Checker(func, mod).mutate(func.body)
 
 
@@ -110,21 +111,14 @@ def _check_buffer(
     offset: Expr = const(0, INT64)
     for index, extent in zip(load.indices, load.buffer.shape, strict=True):
         offset = offset * extent + index
-    needed = substitute(_count(param), dict(sizes))
-    if not (analyzer.prove(offset >= 0) and analyzer.prove(offset + needed <= _count(load.buffer))):
+    needed = substitute(element_count(param), dict(sizes))
+    if not (analyzer.prove(offset >= 0) and analyzer.prove(offset + needed <= element_count(load.buffer))):
         _refuse(
             func,
             call,
             f"buffer {param.name}: expected {needed!s} elements behind the address, which {load.buffer.name} of "
-            f"{_count(load.buffer)!s} is not known to have",
+            f"{element_count(load.buffer)!s} is not known to have",
         )
-
-
-def _count(buffer: Buffer) -> Expr:
-    count: Expr = const(1, INT64)
-    for extent in buffer.shape:
-        count = count * extent
-    return count
 
 
 def _refuse(func: PrimFunc, call: Call, message: str) -> NoReturn:

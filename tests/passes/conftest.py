@@ -10,7 +10,7 @@ import pytest
 
 from tilewright import graphir as gi
 from tilewright.graphir.module import IRModule
-from tilewright.passes import PassInstrument, config, registry
+from tilewright.passes import Pass, PassInstrument, config, module_pass, registry
 from tilewright.tensorir.expr import const
 from tilewright.tensorir.stmt import Evaluate, PrimFunc
 
@@ -76,6 +76,22 @@ class Recorder(PassInstrument):
 def events() -> list[str]:
     """Return the events, in order."""
     return []
+
+
+@pytest.fixture
+def make_pass(events: list[str]) -> Callable[..., Pass]:
+    """Makes passes that record that they run, and raise if told to."""
+
+    def make(name: str, fails: bool = False, **options: Any) -> Pass:
+        def transform(mod: Any, ctx: Any) -> Any:
+            events.append(f"run {name}")
+            if fails:
+                raise ZeroDivisionError(name)
+            return IRModule(mod.functions)
+
+        return module_pass(transform, opt_level=0, name=name, **options)
+
+    return make
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ import pytest
 
 from tilewright.graphir.module import IRModule
 from tilewright.passes import (
-    Pass,
     PassContext,
     PassInfo,
     PassInstrument,
@@ -20,22 +19,6 @@ from tilewright.passes import (
 )
 
 Recorders = Callable[..., Any]
-
-
-@pytest.fixture
-def make_pass(events: list[str]) -> Callable[..., Pass]:
-    """Makes passes that record that they run, and raise if told to."""
-
-    def make(name: str, fails: bool = False, **options: Any) -> Pass:
-        def transform(mod: Any, ctx: Any) -> Any:
-            events.append(f"run {name}")
-            if fails:
-                raise ZeroDivisionError(name)
-            return IRModule(mod.functions)
-
-        return module_pass(transform, opt_level=0, name=name, **options)
-
-    return make
 
 
 def test_one_pass_and_two_instruments_in_the_order_of_the_list(

@@ -8,25 +8,9 @@ from typing import Any
 import pytest
 
 from tilewright.graphir.module import IRModule
-from tilewright.passes import Pass, PassContext, PassInfo, PassInstrument, module_pass
+from tilewright.passes import PassContext, PassInfo, PassInstrument, module_pass
 
 Recorders = Callable[..., Any]
-
-
-@pytest.fixture
-def make_pass(events: list[str]) -> Callable[..., Pass]:
-    """Makes passes that record that they run, and raise if told to."""
-
-    def make(name: str, fails: bool = False, **options: Any) -> Pass:
-        def transform(mod: Any, ctx: Any) -> Any:
-            events.append(f"run {name}")
-            if fails:
-                raise ZeroDivisionError(name)
-            return IRModule(mod.functions)
-
-        return module_pass(transform, opt_level=0, name=name, **options)
-
-    return make
 
 
 @pytest.mark.parametrize("method", ["should_run", "run_before_pass", "run_after_pass"])
