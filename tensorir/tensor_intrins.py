@@ -114,20 +114,7 @@ def tensor_intrin(
     known = _REGISTERED.get(name)
     if known is not None and known.digest != digest and not override:
         raise TensorIntrinError(f"tensor intrinsic {name}: it is registered already; override=True replaces it")
-    made = TensorIntrin(name, description, llvm, entry, numba, digest)
-    _REGISTERED[name] = made
-    INTRINSICS[name] = Intrinsic(
-        name,
-        len(description.params),
-        "any",
-        _not_taken,
-        instructions=1,
-        operations=0,
-        lanewise=False,
-        result="bool",
-        pure=False,
-    )
-    return made
+    return _register(TensorIntrin(name, description, llvm, entry, numba, digest), _not_taken)
 
 
 def native_function(name: str, params: Sequence[Buffer | Var], function: Any) -> TensorIntrin:
@@ -139,12 +126,17 @@ def native_function(name: str, params: Sequence[Buffer | Var], function: Any) ->
     _check_cfunc(name, function, params)
     description = PrimFunc(name, tuple(params), SeqStmt(()))
     made = TensorIntrin(name, description, None, "", function, _digest(f"{description}{function.address}"))
-    _REGISTERED[name] = made
-    INTRINSICS[name] = Intrinsic(
-        name,
-        len(params),
+    return _register(made, functools.partial(_runs, name))
+
+
+def _register(made: TensorIntrin, value: Callable[..., Any]) -> TensorIntrin:
+    """Make ``made`` known to calls, whose result is what ``value`` returns in the interpreter."""
+    _REGISTERED[made.name] = made
+    INTRINSICS[made.name] = Intrinsic(
+        made.name,
+        len(made.description.params),
         "any",
-        functools.partial(_runs, name),
+        value,
         instructions=1,
         operations=0,
         lanewise=False,
