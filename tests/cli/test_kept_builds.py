@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
+from tilewright.passes.context import PassContext
+from tilewright.runtime.build_cache import open_cache
 from tilewright.runtime.process_caches import fresh_caches
 
 
@@ -20,6 +22,9 @@ def test_a_kept_build_is_used_and_said(
     with fresh_caches():
         first = command("run", "network.py:network")
     assert first.exit_code == 0 and "compiled in" in first.output and "found in the cache" not in first.output
+    kept = open_cache(PassContext.current())
+    assert kept is not None
+    kept.wait()  # builds are written behind; another process would wait for this one's exit
     with fresh_caches():
         second = command(again[0], "network.py:network", *again[1:])
     assert second.exit_code == 0, second.output
