@@ -101,6 +101,8 @@ def _grows(dim: Expr) -> bool:
 
 def chosen_size(wanted: Dim, size: Dim) -> Dim:
     """Return ``wanted``, but ``size`` where it is 1."""
+    if is_one(size):
+        return wanted
     return as_dim(select(as_expr(wanted).equal(1), size, wanted))
 
 
