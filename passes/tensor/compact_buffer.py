@@ -70,6 +70,15 @@ class _Plan:
     origin: tuple[Expr, ...]
 
 
+def _runs_once(place: Place, limit: Place) -> bool:
+    """Return whether ``place`` is executed at most once in each execution of ``limit``: no loop lies between them."""
+    while place is not limit:
+        if place.loop is not None or place.parent is None:
+            return False
+        place = place.parent
+    return True
+
+
 class _Planner:
     def __init__(self, func: PrimFunc, max_stack_bytes: int) -> None:
         self.max_stack_bytes = max_stack_bytes
@@ -102,7 +111,7 @@ class _Planner:
         for place in (innermost, *enclosing_loops(innermost, limit)):
             if place is limit or limit not in place.chain():
                 return None
-            if self._is_self_contained(usage, place):
+            if _runs_once(place, limit) or self._is_self_contained(usage, place):
                 return place
         return None
 
