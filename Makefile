@@ -1,7 +1,8 @@
 # Needs make and Python 3.10 or newer; everything else goes into .venv.
 #
 #   make run        compile the digits network, classify 1,797 real images, compare with NumPy
-#   make test       all tests
+#   make test       all tests but the exhaustive ones
+#   make test-all   all tests with all combinations, and the exhaustive ones
 #   make browser    install what tests the page of a report: playwright, and Chromium if it is not there
 #   make models     install real networks with trained weights; their tests, and what they do (examples/)
 #   make bench      kernels and models under pytest-benchmark
@@ -22,7 +23,7 @@ WORKERS ?= 2
 CANDIDATES := $(PYTHON) $(if $(PYTHON),,python3.13 python3.12 python3.11 python3.10 python3 python)
 USABLE     := import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 10))
 
-.PHONY: run test browser models bench bench-peers wheel lint typecheck clean
+.PHONY: run test test-all browser models bench bench-peers wheel lint typecheck clean
 .DELETE_ON_ERROR:
 
 run: $(VENV)/.installed
@@ -32,6 +33,9 @@ run: $(VENV)/.installed
 # where the environment says otherwise: a hundred tests start a process, which would compile all modules anew.
 test: $(VENV)/.installed-test
 	@env -u PYTHONDONTWRITEBYTECODE $(PY) -m pytest -n $(WORKERS) --dist loadfile $(PYTEST_ARGS)
+
+test-all: $(VENV)/.installed-test
+	@env -u PYTHONDONTWRITEBYTECODE $(PY) -m pytest -n $(WORKERS) --dist loadfile --all-combinations $(PYTEST_ARGS)
 
 # Chromium is Debian's: playwright's own build comes from a host of its own. Without either those tests are skipped.
 browser: $(VENV)/.installed-browser

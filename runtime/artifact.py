@@ -49,7 +49,7 @@ _START = b"tilewright artifact "
 _MAGIC = _START + b"%d\n" % FORMAT
 
 #: Errors of decoding data that has correct checksums but was not written by this version.
-_OTHER_DATA = (KeyError, IndexError, TypeError, ValueError, AttributeError)
+_OTHER_DATA = (KeyError, IndexError, TypeError, ValueError, AttributeError, RecursionError, OverflowError)
 
 
 def save(built: BuiltModel, path: str | os.PathLike[str], graph: bool) -> None:

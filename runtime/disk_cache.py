@@ -51,6 +51,7 @@ class DiskCache:
         if not os.access(directory, os.W_OK):
             raise PermissionError(f"{directory} cannot be written to")
         self._written: int | None = None  # bytes since the last check of the folder's size; None: before the first one
+        self._is_told = False  # whether a warning said that the last entry could not be written
         self._lock = threading.Lock()
         self._waiting: collections.deque[Callable[[], None]] = collections.deque()
         self._writer: threading.Thread | None = None
@@ -91,7 +92,11 @@ class DiskCache:
                 self._written = 0
                 self._evict()
         except OSError as error:
-            warnings.warn(f"compiled code is not cached: {error}", RuntimeWarning, stacklevel=2)
+            if not self._is_told:  # once, not for every kernel of every build
+                self._is_told = True
+                warnings.warn(f"compiled code is not cached: {error}", RuntimeWarning, stacklevel=2)
+        else:
+            self._is_told = False
 
     def later(self, work: Callable[[], None]) -> None:
         """Call ``work``, which stores entries, in a thread that the program waits for at exit. Arrays that it stores

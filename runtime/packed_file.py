@@ -73,11 +73,11 @@ def unpack(content: Array, magic: bytes) -> Unpacked:
         raise DamagedFileError(f"expected at least {position} bytes, found {len(content)}")
     length, checksum = _HEADER.unpack(content[len(magic) : position].tobytes())
     description = _part(content, "the description", position, length, checksum)
-    described = json.loads(description.tobytes())
+    described, sizes = _described(description.tobytes())
     position += length
     arrays: list[Array] = []
-    for number, (size, expected) in enumerate(described["arrays"]):
-        name = f"part {number + 1} of {len(described['arrays'])}"
+    for number, (size, expected) in enumerate(sizes):
+        name = f"part {number + 1} of {len(sizes)}"
         padding = -position % _ALIGNMENT
         if content[position : position + padding].any():
             raise DamagedFileError(f"expected zeros before {name}, at byte {position}")
@@ -86,7 +86,22 @@ def unpack(content: Array, magic: bytes) -> Unpacked:
         position += size
     if len(content) != position:
         raise DamagedFileError(f"expected {position} bytes, found {len(content)}")
-    return Unpacked(described["data"], arrays)
+    return Unpacked(described, arrays)
+
+
+def _described(description: bytes) -> tuple[Any, list[tuple[int, int]]]:
+    """Return the data of a description, and the sizes and checksums of the arrays behind it."""
+    try:
+        read = json.loads(description)
+        sizes = [(size, checksum) for size, checksum in read["arrays"]]
+        if not all(type(number) is int and number >= 0 for each in sizes for number in each):
+            raise ValueError(f"sizes and checksums {read['arrays']!r:.60}")
+        return read["data"], sizes
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise DamagedFileError(
+            "the description: expected JSON with data, and with sizes and checksums of arrays, found something else "
+            f"({type(error).__name__}: {error})"
+        ) from None
 
 
 def _part(content: Array, name: str, position: int, size: int, expected: int) -> Array:

@@ -17,8 +17,24 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--all-combinations",
         action="store_true",
-        help="operators through numba with every element type in every case, rather than each type and each case once",
+        help="also what takes minutes: operators through numba with every element type in every case, rather than each "
+        "type and each case once, and tests marked exhaustive",
     )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the marks of tests."""
+    config.addinivalue_line("markers", "exhaustive: takes a minute or more; runs with --all-combinations")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave exhaustive tests out of runs that did not request them."""
+    if config.getoption("--all-combinations"):
+        return
+    left_out = [item for item in items if item.get_closest_marker("exhaustive")]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if not item.get_closest_marker("exhaustive")]
 
 
 @pytest.fixture(autouse=True, scope="session")
