@@ -62,7 +62,10 @@ class DiskCache:
         try:
             with open(path, "rb") as file:
                 content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        except (OSError, ValueError):  # ValueError: an empty file
+        except OSError:
+            return None
+        except ValueError:  # an empty file, as a crash of the machine leaves it
+            self.remove(key)
             return None
         try:
             entry = unpack(np.frombuffer(content, np.uint8), _MAGIC)

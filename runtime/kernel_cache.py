@@ -15,14 +15,16 @@ from concurrent.futures import Future
 
 from tilewright.codegen import llvm as llvm_codegen
 from tilewright.codegen.llvm.compile import CompiledModule
+from tilewright.tensorir.errors import CodegenError
 from tilewright.tensorir.stmt import PrimFunc
 from tilewright.tensorir.structural import structural_equal, structural_hash
 from tilewright.tensorir.target import Target
 
 _LOG = logging.getLogger("tilewright.cache")
 
-#: The name of every kernel in the cache, where its own name does not matter.
-_ANY_NAME = "kernel"
+#: The name of every kernel in the cache, and its symbol in its object file. Its own name does not matter there: code
+#: must not depend on which model had it compiled first.
+ANY_NAME = "kernel"
 
 #: Number of nodes, from the first on, that enter the hash of a function; functions with equal hashes are compared in
 #: full.
@@ -48,9 +50,22 @@ class NamedFunction:
             known_hash: a number shared by functions that are equal up to names, if there is one, such as the hash of
                 the scheduled function that the passes lowered.
         """
-        unnamed = PrimFunc(_ANY_NAME, function.params, function.body, function.attrs)
+        unnamed = PrimFunc(ANY_NAME, function.params, function.body, function.attrs)
         found = structural_hash(unnamed, _HASHED_NODES) if known_hash is None else known_hash
         return cls(function, unnamed, (target, found))
+
+
+def compile_kernel(function: PrimFunc, target: Target) -> CompiledModule:
+    """Compile a kernel that calls no other function, under the name that all kernels have.
+
+    Raises:
+        CodegenError: it cannot be expressed on the target; the error names it as ``function`` is named.
+    """
+    unnamed = PrimFunc(ANY_NAME, function.params, function.body, function.attrs)
+    try:
+        return llvm_codegen.compile_module([unnamed], target, packed=False)
+    except CodegenError:
+        return llvm_codegen.compile_module([function], target, packed=False)  # raises the same about its own name
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,8 +123,7 @@ class KernelCache:
                 self._kernels.popitem(last=False)
         try:
             for named, entry in missing.values():
-                module = llvm_codegen.compile_module([named.function], target, packed=False)
-                entry.kernel.set_result(Kernel(named.unnamed, named.function.name, module))
+                entry.kernel.set_result(Kernel(named.unnamed, ANY_NAME, compile_kernel(named.function, target)))
         except BaseException as error:
             self._give_up(missing, error)
             raise

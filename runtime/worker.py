@@ -18,13 +18,13 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from tilewright.codegen.forks import outline
-from tilewright.codegen.llvm import compile as llvm_compile
 from tilewright.graphir.expr import GlobalVar
 from tilewright.graphir.module import IRModule
 from tilewright.passes.build_config import BUILD
 from tilewright.passes.context import PassContext
 from tilewright.passes.tensor.pipeline import tensor_pipeline
 from tilewright.runtime.frames import with_frame_memory
+from tilewright.runtime.kernel_cache import ANY_NAME, compile_kernel
 from tilewright.runtime.packed_file import pack, unpack
 from tilewright.runtime.stored_kernels import StoredKernel
 from tilewright.runtime.target_facts import target_facts
@@ -87,9 +87,9 @@ def _answer(request: bytes) -> bytes:
     with PassContext(level, required, disabled, config=config) as context, target:
         lowered = tensor_pipeline(target)(IRModule({name: kernel}), context)[kernel.name]
     assert isinstance(lowered, PrimFunc)
-    code = llvm_compile.compile_module([lowered], target, packed=False).object_bytes
+    code = compile_kernel(lowered, target).object_bytes
     texts = encode(outline(lowered)), encode(lowered)
-    made = StoredKernel(tuple(names), *texts, tuple(context.remarks), kernel.name, code)
+    made = StoredKernel(tuple(names), *texts, tuple(context.remarks), ANY_NAME, code)
     answer, arrays = made.encode()
     return _packed(_ANSWER, answer, [array.tobytes() for array in arrays])
 

@@ -19,7 +19,7 @@ from tilewright.codegen.llvm.compile import CompiledModule
 from tilewright.passes.tensor.pipeline import tensor_pipeline
 from tilewright.runtime import background_compile, kernel_cache, process_caches
 from tilewright.runtime.background_compile import BackgroundCompiler
-from tilewright.runtime.kernel_cache import Kernel, KernelCache, NamedFunction
+from tilewright.runtime.kernel_cache import ANY_NAME, Kernel, KernelCache, NamedFunction
 from tilewright.runtime.process_caches import ModelCache, ProcessCaches
 from tilewright.tensorir import PrimFunc
 from tilewright.tensorir import tensor as te
@@ -49,13 +49,18 @@ def expected(mod: gi.IRModule, values: np.ndarray) -> np.ndarray:
 def compiled(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """Collect the names of the functions that machine code is generated for; the caches start empty."""
     names: list[str] = []
-    compile_module = llvm_codegen.compile_module
+    compile_module, compile_kernel = llvm_codegen.compile_module, kernel_cache.compile_kernel
 
     def counting(functions: Sequence[PrimFunc], *args: object, **named: object) -> CompiledModule:
-        names.extend(function.name for function in functions)
+        names.extend(function.name for function in functions if function.name != ANY_NAME)
         return compile_module(functions, *args, **named)  # type: ignore[arg-type]
 
+    def counting_kernels(function: PrimFunc, target: tw.Target) -> CompiledModule:
+        names.append(function.name)
+        return compile_kernel(function, target)
+
     monkeypatch.setattr(llvm_codegen, "compile_module", counting)
+    monkeypatch.setattr(kernel_cache, "compile_kernel", counting_kernels)
     monkeypatch.setattr(process_caches, "_current", ProcessCaches())
     yield names
 
