@@ -380,27 +380,43 @@ def test_an_interrupt_in_a_callback_ends_the_command_too(tmp_path: Path) -> None
     assert (found.returncode, found.stderr) == (130, "interrupted\n")
 
 
-def test_no_colour_is_respected_on_terminals(models: Path) -> None:
+def on_terminal(command: list[str], **variables: str) -> bytes:
+    """Run a command whose standard error is a terminal; return what it writes there."""
     pty = pytest.importorskip("pty")
+    main, side = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm-256color", **variables}
+    subprocess.run([sys.executable, *command], stdout=subprocess.DEVNULL, stderr=side, check=False, env=environment)
+    os.close(side)
+    output = b""
+    try:
+        while piece := os.read(main, 4096):
+            output += piece
+    except OSError:  # how Linux says that the other side is closed
+        pass
+    os.close(main)
+    return output
+
+
+def test_no_colour_is_respected_on_terminals(models: Path) -> None:
     for variables, coloured in ({}, True), ({"NO_COLOR": "1"}, False):
-        main, side = pty.openpty()
-        environment = {**os.environ, "TERM": "xterm-256color", **variables}
-        subprocess.run(
-            [sys.executable, "-m", "tilewright", "-q", "inspect", str(models / "digests.ir")],
-            stdout=subprocess.DEVNULL,
-            stderr=side,
-            check=False,
-            env=environment,
-        )
-        os.close(side)
-        output = b""
-        try:
-            while piece := os.read(main, 4096):
-                output += piece
-        except OSError:  # how Linux says that the other side is closed
-            pass
-        os.close(main)
+        command = ["-m", "tilewright", "-q", "inspect", str(models / "digests.ir")]
+        output = on_terminal(command, **variables)
         assert b"error:" in output and (b"\x1b[31m" in output) is coloured
+
+
+@pytest.mark.parametrize("quiet", [False, True])
+def test_a_build_updates_one_line_of_a_terminal(models: Path, quiet: bool) -> None:
+    soon = (
+        "from tilewright.runtime import progress; progress._SILENT_SECONDS = progress._LINE_SECONDS = 0.001; "
+        "from tilewright.cli.group import main; main()"
+    )
+    options = ["-d", "batch=1"] + ["--quiet"] * quiet
+    output = on_terminal(["-c", soon, "run", f"{models / 'network.py'}:network", *options], TILEWRIGHT_CACHE="off")
+    if quiet:
+        assert output == b""
+    else:
+        assert output.count(b"building: ") > 1
+        assert b"\n" not in output[output.index(b"building: ") : output.rindex(b"building: ")]
 
 
 # Documents.

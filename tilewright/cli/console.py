@@ -14,10 +14,12 @@ from typing import Any
 import click
 from rich import box
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as Bars
 from rich.table import Table
 from rich.text import Text
 
+from tilewright.runtime.progress import Progress, building, hidden
 from tilewright.tensorir.errors import TilewrightError
 
 #: Exit codes: refused or failed; wrong use (click's); the answer to the command's question is "no"; interrupted.
@@ -103,7 +105,8 @@ def say_table(title: str, header: Sequence[str], rows: Iterable[Sequence[str]], 
 @contextlib.contextmanager
 def working(text: str) -> Iterator[None]:
     """Show that work is going on, and for how long."""
-    with _progress(SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()) as shown:
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with hidden(), _progress(*columns) as shown:  # one line at a time
         shown.add_task(text, total=None)
         yield
 
@@ -111,15 +114,23 @@ def working(text: str) -> Iterator[None]:
 @contextlib.contextmanager
 def counting(text: str, total: int | None) -> Iterator[Callable[[int], None]]:
     """Show the progress; yield the function that updates it."""
-    with _progress(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()) as shown:
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with hidden(), _progress(*columns) as shown:
         task = shown.add_task(text, total=total)
         yield lambda done: shown.update(task, completed=done)
 
 
-def _progress(*columns: Any) -> Progress:
+@contextlib.contextmanager
+def compiling() -> Iterator[Progress]:
+    """Show the progress of a build, unless ``--quiet``."""
+    with hidden() if settings().quiet else contextlib.nullcontext(), building() as progress:
+        yield progress
+
+
+def _progress(*columns: Any) -> Bars:
     where = console(stderr=True)
     # Four updates a second: more would take time from the code that is measured.
-    return Progress(
+    return Bars(
         *columns, console=where, transient=True, refresh_per_second=4, disable=settings().quiet or not where.is_terminal
     )
 
