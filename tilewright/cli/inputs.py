@@ -12,7 +12,7 @@ import tilewright as tw
 from tilewright.cli.console import note, say_table
 from tilewright.cli.models import BuildSeconds, Model
 from tilewright.cli.options import BuildOptions, InputOptions
-from tilewright.cli.shapes import Entry, check_names, sizes_of, values_of
+from tilewright.cli.shapes import check_names, sizes_of, symbol_names, values_of
 from tilewright.graphir.dims import symbol
 from tilewright.runtime.conditions import Condition
 from tilewright.runtime.observe.example_inputs import example_array
@@ -59,13 +59,12 @@ def read_inputs(
         if argument.name in read:
             read[argument.name] = _converted(argument, read[argument.name], options.convert)
     symbols = [symbol.name for symbol in signature.symbols]
-    named = sizes_of(options.dims)
+    named = symbol_names(sizes_of(options.dims), symbols)
     check_names(named, symbols, "dim", "--dim")
     check_names(model.narrowed.sizes, symbols, "input or dim", "--shape")
-    known: dict[Expr, int] = {symbol(name): size for name, size in (*model.narrowed.sizes.items(), *named.items())}
+    known: dict[Expr, int] = {symbol(name): size for name, size in named.items()}
+    known |= model.narrowed.sizes_in(signature)
     for argument in signature.inputs:
-        if argument.name in model.narrowed.shapes:
-            known |= _narrowed(argument, model.narrowed.shapes[argument.name])
         array = read.get(argument.name)
         if array is not None and array.ndim == argument.type.ndim:
             pairs = zip(argument.type.shape, array.shape, strict=True)
@@ -158,23 +157,6 @@ def _converted(argument: Argument, array: Array, convert: bool) -> Array:
     if not convert:
         raise InputError(f"input {argument.name!r}: expected {wanted!s}, found {array.dtype}; --convert rounds floats")
     return array.astype(wanted.numpy)
-
-
-def _narrowed(argument: Argument, entries: Sequence[Entry]) -> dict[Expr, int]:
-    """Return the sizes of symbolic dimensions that ``--shape`` sets through the shape of an input."""
-    dims = argument.type.shape
-    wanted = ",".join("?" if entry is None else str(entry) for entry in entries)
-    fits = len(dims) == len(entries) and all(
-        not isinstance(entry, int) or not isinstance(dim, int) or dim == entry
-        for dim, entry in zip(dims, entries, strict=True)
-    )
-    if not fits:
-        raise InputError(f"--shape {argument.name}={wanted} does not fit {argument}")
-    return {
-        dim: entry
-        for dim, entry in zip(dims, entries, strict=True)
-        if isinstance(entry, int) and not isinstance(dim, int)
-    }
 
 
 def say_arrays(title: str, arrays: Mapping[str, Array]) -> None:

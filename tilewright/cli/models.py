@@ -39,7 +39,7 @@ from tilewright.passes.tables import format_seconds
 from tilewright.runtime.conditions import Condition
 from tilewright.runtime.model_interface import signature_of
 from tilewright.runtime.observe.example_inputs import example_array
-from tilewright.runtime.observe.example_sizes import conditions_of, conditions_of_model
+from tilewright.runtime.observe.example_sizes import conditions_of, conditions_of_model, find_sizes
 from tilewright.runtime.signature import Signature
 from tilewright.tensorir.errors import InputError
 
@@ -223,8 +223,27 @@ def _from_onnx(path: Path, shapes: Sequence[str], values: Sequence[str]) -> Mode
             if dtype.kind in "iub":
                 sizes = [dim.dim_value for dim in kind.shape.dim]
                 fixed[name] = np.full(sizes, value, dtype) if all(sizes) else np.atleast_1d(value).astype(dtype)
-    module = tw.from_onnx(path, shapes={**narrowed.shapes, **narrowed.sizes}, values=fixed)
+    try:
+        module = tw.from_onnx(path, shapes={**narrowed.shapes, **narrowed.sizes}, values=fixed)
+    except tw.TilewrightError:
+        if shapes:
+            _check_sizes(Model(path, path.name, tw.from_onnx(path, values=fixed), None, None, narrowed))
+        raise
     return Model(path, path.name, module, None, None, Narrowed({}, {}), fixed)
+
+
+def _check_sizes(model: Model) -> None:
+    """Check the sizes of ``--shape`` by the conditions of a model that was imported without them: these say which ones
+    fit, an error of the import only where they do not.
+
+    Raises:
+        InputError: the model does not accept the sizes.
+    """
+    found = model.interface()
+    if found is not None:
+        signature, conditions = found
+        sizes = model.narrowed.sizes_in(signature)
+        find_sizes(signature, conditions, {each: sizes[each] for each in signature.symbols if each in sizes})
 
 
 def _onnx_inputs(path: Path) -> dict[str, Any]:
