@@ -117,8 +117,8 @@ def _listed(accepted: Sequence[int]) -> str:
 
 
 def _periodic(accepted: Sequence[int]) -> str:
-    """Return the words for sizes that come in groups: ``a multiple of 32 (or up to 3 less)``. Small sizes may be accepted
-    besides, as where a dimension of 1 is broadcast. Empty for others."""
+    """Return the words for sizes that come in groups: ``a multiple of 32 (or up to 3 less)``. Small sizes may be
+    accepted besides, as where a dimension of 1 is broadcast. Empty for others."""
     runs: list[list[int]] = []  # first and last of each group of neighbours
     for size in accepted:
         if runs and runs[-1][1] == size - 1:

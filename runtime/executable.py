@@ -187,7 +187,7 @@ class Executable:
         """The stages whose text :meth:`ir` returns, in order of compilation."""
         return tuple(self._stages)
 
-    def ir(self, stage: str, constants: Constants = "digest") -> str:
+    def ir(self, stage: str, constants: Constants = "digest", *, kernel: str | None = None) -> str:
         """Return the model as text after a stage of its compilation.
 
         Args:
@@ -198,13 +198,20 @@ class Executable:
                 ``runtime.build_cache``, the passes run now.)
             constants: ``"digest"`` writes hashes in place of large constants; ``"inline"`` writes their data, so that
                 :func:`tilewright.graphir.parse` can read the text of a graph back by itself.
+            kernel: the name of a kernel, as :meth:`profile` and :meth:`explain` show it: return the text of this one
+                alone, from the stage ``tensor`` on.
 
         Raises:
-            ValueError: the stage is unknown.
+            ValueError: the stage is unknown, or it has no such kernel.
             ArtifactError: the model was loaded from an artifact, and the passes cannot run on its graph again.
         """
         if stage not in self._stages:
             raise ValueError(f"unknown stage {stage!r}; expected one of {', '.join(self.stages)}")
+        if kernel is not None:
+            from tilewright.runtime.kernel_stages import kernel_text
+
+            functions = [segment.lowered() for segment in self._built.segments]
+            return kernel_text(functions, kernel, stage, self.target)
         return "\n".join(self._stages[stage](constants))
 
     @property

@@ -79,6 +79,31 @@ def test_the_description_of_an_artifact_is_data_too(command: Command) -> None:
     assert facts["obstacles"] == []
 
 
+def test_a_stage_is_printed_and_a_kernel_of_it(command: Command, models: Path) -> None:
+    found = command("ir", "network.py:network", "--stage", "graph", "--inline")
+    assert found.exit_code == 0 and tw.graphir.parse(found.stdout)["main"]
+    assert "dense_tanh" in command("ir", "network.py:network", "--list").stdout
+    loops = command("ir", "graph.tw", "--kernel", "dense_tanh")
+    assert loops.exit_code == 0 and loops.stdout == tw.load(models / "graph.tw").ir("scheduled", kernel="dense_tanh")
+    assert (
+        "tw.dense_tanh:" in command("ir", "network.py:network", "--kernel", "dense_tanh", "--stage", "assembly").stdout
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "message"),
+    [
+        (["graph.tw", "--kernel", "dense_tan"], 2, "did you mean dense_tanh?"),
+        (["graph.tw", "--stage", "loops"], 2, "expected one of graph, optimized, tensor"),
+        (["graph.tw", "-d", "batch=1"], 2, "No such option"),
+        (["network.tw"], 1, "without"),
+    ],
+)
+def test_a_stage_that_cannot_be_printed_says_why(command: Command, options: list[str], code: int, message: str) -> None:
+    found = command("ir", *options)
+    assert found.exit_code == code and message in found.output
+
+
 def test_a_profile_is_printed_and_written(command: Command, tmp_path: Path) -> None:
     files = ["--json", tmp_path / "profile.json", "--trace", tmp_path / "trace.json"]
     found = command("profile", MODEL, "-d", "batch=2", "-r", 2, *files)
