@@ -81,7 +81,7 @@ def test_the_description_of_an_artifact_is_data_too(command: Command) -> None:
 
 def test_a_stage_is_printed_and_a_kernel_of_it(command: Command, models: Path) -> None:
     found = command("ir", "network.py:network", "--stage", "graph", "--inline")
-    assert found.exit_code == 0 and tw.graphir.parse(found.stdout)["main"]
+    assert found.exit_code == 0 and "main" in tw.graphir.parse(found.stdout)
     assert "dense_tanh" in command("ir", "network.py:network", "--list").stdout
     loops = command("ir", "graph.tw", "--kernel", "dense_tanh")
     assert loops.exit_code == 0 and loops.stdout == tw.load(models / "graph.tw").ir("scheduled", kernel="dense_tanh")
