@@ -9,7 +9,7 @@ import contextlib
 import dataclasses
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from rich import box
@@ -19,8 +19,12 @@ from rich.progress import Progress as Bars
 from rich.table import Table
 from rich.text import Text
 
-from tilewright.runtime.progress import Progress, building, hidden
 from tilewright.tensorir.errors import TilewrightError
+
+if TYPE_CHECKING:
+    from tilewright.runtime.progress import Progress
+
+# The progress of builds is imported when it is shown: `tilewright --help` loads no compiler.
 
 #: Exit codes: refused or failed; wrong use (click's); the answer to the command's question is "no"; interrupted.
 REFUSED, WRONG_USE, DIFFERENT, INTERRUPTED = 1, 2, 3, 130
@@ -105,6 +109,8 @@ def say_table(title: str, header: Sequence[str], rows: Iterable[Sequence[str]], 
 @contextlib.contextmanager
 def working(text: str) -> Iterator[None]:
     """Show that work is going on, and for how long."""
+    from tilewright.runtime.progress import hidden
+
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
     with hidden(), _progress(*columns) as shown:  # one line at a time
         shown.add_task(text, total=None)
@@ -114,6 +120,8 @@ def working(text: str) -> Iterator[None]:
 @contextlib.contextmanager
 def counting(text: str, total: int | None) -> Iterator[Callable[[int], None]]:
     """Show the progress; yield the function that updates it."""
+    from tilewright.runtime.progress import hidden
+
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with hidden(), _progress(*columns) as shown:
         task = shown.add_task(text, total=total)
@@ -123,6 +131,8 @@ def counting(text: str, total: int | None) -> Iterator[Callable[[int], None]]:
 @contextlib.contextmanager
 def compiling() -> Iterator[Progress]:
     """Show the progress of a build, unless ``--quiet``."""
+    from tilewright.runtime.progress import building, hidden
+
     with hidden() if settings().quiet else contextlib.nullcontext(), building() as progress:
         yield progress
 

@@ -12,6 +12,7 @@ import tilewright as tw
 from tilewright.cli.console import note, say_table
 from tilewright.cli.models import BuildSeconds, Model
 from tilewright.cli.options import BuildOptions, InputOptions
+from tilewright.cli.pictures import is_picture, read_picture
 from tilewright.cli.shapes import check_names, sizes_of, symbol_names, values_of
 from tilewright.graphir.dims import symbol
 from tilewright.runtime.conditions import Condition
@@ -54,7 +55,7 @@ def read_inputs(
         InputError, OSError, ValueError: a file contains no arrays, ``--shape`` does not fit the model, or it does not
             accept the sizes.
     """
-    read = _files(options.files, [argument.name for argument in signature.inputs])
+    read, pictures = _files(options.files, [argument.name for argument in signature.inputs])
     for argument in signature.inputs:
         if argument.name in read:
             read[argument.name] = _converted(argument, read[argument.name], options.convert)
@@ -77,6 +78,12 @@ def read_inputs(
             if value.ndim != argument.type.ndim:
                 raise InputError(f"--value {argument.name}: expected {argument}, found {value.ndim} dimensions")
             pairs = zip(argument.type.shape, value.shape, strict=True)
+            known |= {dim: size for dim, size in pairs if not isinstance(dim, int)}
+    for argument in signature.inputs:
+        if argument.name in pictures:
+            array = read_picture(argument, pictures[argument.name], known, options.scaling)
+            read[argument.name] = array
+            pairs = zip(argument.type.shape, array.shape, strict=True)
             known |= {dim: size for dim, size in pairs if not isinstance(dim, int)}
     given = {symbol: known[symbol] for symbol in signature.symbols if symbol in known}
     sizes = find_sizes(signature, conditions, given)
@@ -112,26 +119,32 @@ def sizes_in(signature: Signature, arrays: Mapping[str, Array]) -> dict[str, int
     return {symbol.name: size for symbol, size in zip(signature.symbols, sizes, strict=True)}
 
 
-def _files(texts: Sequence[str], names: Sequence[str]) -> dict[str, Array]:
-    """Load the arrays of the files that ``--input`` names."""
+def _files(texts: Sequence[str], names: Sequence[str]) -> tuple[dict[str, Array], dict[str, str]]:
+    """Load the arrays of the files that ``--input`` names; return them, and the paths of images, which are read when
+    sizes are known."""
     found: dict[str, Array] = {}
+    pictures: dict[str, str] = {}
     for text in texts:
         name, equals, path = text.partition("=")
         if equals and name and path:
             check_names([name], names, "input", "--input")
-            found[name] = _array(path)
         elif not equals and text.endswith(".npz"):
             with np.load(text, allow_pickle=False) as several:
                 check_names(several.files, names, "input", f"--input {text}")
                 found |= {each: several[each] for each in several.files}
+            continue
         elif not equals and len(names) == 1:
-            found[names[0]] = _array(text)
+            name, path = names[0], text
         elif not equals:
             takes = f"the model takes {', '.join(names)}" if names else "the model takes no inputs"
             raise click.BadParameter(f"expected NAME=FILE, found {text!r}; {takes}", param_hint="--input")
         else:
             raise click.BadParameter(f"expected NAME=VALUE, found {text!r}", param_hint="--input")
-    return found
+        if is_picture(path):
+            pictures[name] = path
+        else:
+            found[name] = _array(path)
+    return found, pictures
 
 
 def _array(path: str) -> Array:
