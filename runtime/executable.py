@@ -89,11 +89,14 @@ class Executable:
 
         Raises:
             ValueError: it is set to less than one, to more than the target has, or for the target ``numba``.
+            TypeError: it is set to something else than an integer.
         """
         return self._num_threads
 
     @num_threads.setter
     def num_threads(self, number: int) -> None:
+        if isinstance(number, bool) or not isinstance(number, int):
+            raise TypeError(f"num_threads must be an integer, found {number!r}")
         if number < 1:
             raise ValueError(f"num_threads must be at least 1, found {number}")
         if number != self._num_threads:

@@ -68,6 +68,14 @@ def test_an_artifact_is_described(command: Command) -> None:
     assert "complete" in command("inspect", "graph.tw").stdout
 
 
+@pytest.mark.parametrize("option", [("-d", "batch=3"), ("-s", "batch=3"), ("-s", "x=3,12")])
+def test_the_description_has_sizes_that_are_given(command: Command, models: Path, option: tuple[str, str]) -> None:
+    facts = json.loads(command("inspect", "network.tw", "--json", *option).stdout)
+    assert facts["signature"] == "(x: Tensor[(3, 12), float32]) -> Tensor[(3, 4), float32]"
+    assert facts["arena"] == [str(tw.load(models / "network.tw").arena_bytes(batch=3))]
+    assert command("inspect", "network.tw", "-d", "rows=3").exit_code == 2
+
+
 def test_the_description_of_an_artifact_is_data_too(command: Command) -> None:
     facts = json.loads(command("inspect", "graph.tw", "--json").stdout)
     model = tw.load("graph.tw")

@@ -224,6 +224,12 @@ def with_shapes(command: F) -> F:
     return _SHAPES(_VALUES(command))
 
 
+def with_sizes(command: F) -> F:
+    """Give a command the options ``--shape`` and ``--dim``, as its arguments ``shapes`` and ``dims``."""
+    dims = click.option("-d", "--dim", "dims", multiple=True, metavar="NAME=SIZE", help="Set a symbolic dimension.")
+    return _SHAPES(dims(command))
+
+
 def with_model(command: F) -> F:
     """Give a command its argument ``model`` and ``--random-weights``."""
     command = click.argument("model", callback=_model_place)(command)
