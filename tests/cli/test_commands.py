@@ -444,7 +444,7 @@ def test_a_build_updates_one_line_of_a_terminal(models: Path, quiet: bool) -> No
         "from tilewright.runtime import progress; progress._SILENT_SECONDS = progress._LINE_SECONDS = 0.001; "
         "from tilewright.cli.group import main; main()"
     )
-    options = ["-d", "batch=1"] + ["--quiet"] * quiet
+    options = ["-d", "batch=1"] + ["-q"] * quiet
     output = on_terminal(["-c", soon, "run", f"{models / 'network.py'}:network", *options], TILEWRIGHT_CACHE="off")
     if quiet:
         assert output == b""

@@ -258,8 +258,10 @@ def with_settings(command: F) -> F:
         if value:
             setattr(context.find_root().ensure_object(Settings), str(parameter.name), True)
 
-    for name, text in (("quiet", "Show no progress and no notes."), ("debug", "Show the traceback of an error.")):
-        command = click.option(f"--{name}", is_flag=True, expose_value=False, is_eager=True, callback=note, help=text)(
-            command
-        )
+    for names, text in (
+        (("-q", "--quiet"), "Show no progress and no notes."),
+        (("--debug",), "Show the traceback of an error."),
+    ):
+        flag = click.option(*names, is_flag=True, expose_value=False, is_eager=True, callback=note, help=text)
+        command = flag(command)
     return command
