@@ -6,12 +6,14 @@ Every operator is a function here (``add``, ``tanh``, ``matmul``); those of neur
 from __future__ import annotations
 
 import types as _types
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tilewright.graphir.op import ALIASES, OPERATORS, Operator, get_operator, list_operators, register_operator
 from tilewright.tensorir.lazy import lazy_exports
 
 if TYPE_CHECKING:
+    from tilewright.graphir import _nn as nn
+    from tilewright.graphir._operators import *  # noqa: F403
     from tilewright.graphir.dims import dim_equal, symbol
     from tilewright.graphir.expr import (
         Call,
@@ -99,13 +101,8 @@ def _operator(name: str, module: str) -> Operator:
         raise AttributeError(f"module {module!r} has no operator {name!r}") from None
 
 
-nn = _Operators("nn.")
-
-if TYPE_CHECKING:
-
-    def __getattr__(name: str) -> Any: ...
-
-else:
+if not TYPE_CHECKING:  # checkers read the stubs `_operators.pyi` and `_nn.pyi`, which `operator_stubs` writes
+    nn = _Operators("nn.")
     __getattr__, _ = lazy_exports(__name__, lambda name: _operator(name, __name__))
 
 

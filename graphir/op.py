@@ -71,7 +71,8 @@ class Operator(Traits):
         self.variadic = bool(self.arguments) and self.arguments[-1].startswith("*")
         if self.variadic:
             self.required = len(self.arguments) - 1
-        self.__doc__ = type(self).__doc__
+        # Of its own, so that ``help`` shows this text and not the class with what passes read of it.
+        self.__doc__ = _documentation(self)
         self.__name__ = self.name.rpartition(".")[2]
 
     @property
@@ -86,9 +87,12 @@ class Operator(Traits):
                 parameters.append(kind(argument[:-1], kind.POSITIONAL_OR_KEYWORD, default=None))
             else:
                 parameters.append(kind(argument, kind.POSITIONAL_OR_KEYWORD))
+        place = kind.KEYWORD_ONLY if self.variadic else kind.POSITIONAL_OR_KEYWORD
         for field in dataclasses.fields(self.Attrs):
-            default = inspect.Parameter.empty if _is_required(field) else _default(field)
-            parameters.append(kind(field.name, kind.KEYWORD_ONLY, default=default))
+            default = kind.empty if _is_required(field) else _default(field)
+            if default is kind.empty and any(found.default is not kind.empty for found in parameters):
+                place = kind.KEYWORD_ONLY  # behind what may be left out
+            parameters.append(kind(field.name, place, default=default))
         return inspect.Signature(parameters)
 
     # Stated by the operator's class.
@@ -176,6 +180,17 @@ class Operator(Traits):
 
     def __reduce__(self) -> tuple[Any, tuple[str]]:
         return (get_operator, (self.name,))
+
+
+def _documentation(op: Operator) -> str:
+    """Return the text of an operator for ``help``: how it is called, what it computes, and its attributes."""
+    cls = type(op)
+    text = f"{op.name}{op.__signature__}\n\n{inspect.cleandoc(cls.__doc__ or '')}"
+    for attrs in op.Attrs.__mro__:
+        doc = inspect.cleandoc(attrs.__doc__ or "")
+        if "\nAttributes:\n" in doc:
+            return f"{text}\n\nAttributes:\n{doc.partition(chr(10) + 'Attributes:' + chr(10))[2]}"
+    return text
 
 
 def _is_required(field: dataclasses.Field[Any]) -> bool:

@@ -89,11 +89,14 @@ class Executable:
 
         Raises:
             ValueError: it is set to less than one, to more than the target has, or for the target ``numba``.
+            TypeError: it is set to something else than an integer.
         """
         return self._num_threads
 
     @num_threads.setter
     def num_threads(self, number: int) -> None:
+        if isinstance(number, bool) or not isinstance(number, int):
+            raise TypeError(f"num_threads must be an integer, found {number!r}")
         if number < 1:
             raise ValueError(f"num_threads must be at least 1, found {number}")
         if number != self._num_threads:
@@ -187,7 +190,7 @@ class Executable:
         """The stages whose text :meth:`ir` returns, in order of compilation."""
         return tuple(self._stages)
 
-    def ir(self, stage: str, constants: Constants = "digest") -> str:
+    def ir(self, stage: str, constants: Constants = "digest", *, kernel: str | None = None) -> str:
         """Return the model as text after a stage of its compilation.
 
         Args:
@@ -198,13 +201,20 @@ class Executable:
                 ``runtime.build_cache``, the passes run now.)
             constants: ``"digest"`` writes hashes in place of large constants; ``"inline"`` writes their data, so that
                 :func:`tilewright.graphir.parse` can read the text of a graph back by itself.
+            kernel: the name of a kernel, as :meth:`profile` and :meth:`explain` show it: return the text of this one
+                alone, from the stage ``tensor`` on.
 
         Raises:
-            ValueError: the stage is unknown.
+            ValueError: the stage is unknown, or it has no such kernel.
             ArtifactError: the model was loaded from an artifact, and the passes cannot run on its graph again.
         """
         if stage not in self._stages:
             raise ValueError(f"unknown stage {stage!r}; expected one of {', '.join(self.stages)}")
+        if kernel is not None:
+            from tilewright.runtime.kernel_stages import kernel_text
+
+            functions = [segment.lowered() for segment in self._built.segments]
+            return kernel_text(functions, kernel, stage, self.target)
         return "\n".join(self._stages[stage](constants))
 
     @property

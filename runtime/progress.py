@@ -126,6 +126,17 @@ def building() -> Iterator[Progress]:
 
 
 @contextlib.contextmanager
+def hidden() -> Iterator[None]:
+    """Show no line of a build inside the ``with`` block, where something else writes to the terminal."""
+    held = _line.acquire(blocking=False)
+    try:
+        yield
+    finally:
+        if held:
+            _line.release()
+
+
+@contextlib.contextmanager
 def _shown(made: Progress) -> Iterator[None]:
     """Show the line if standard error is a terminal and no log is written to it."""
     stream = sys.stderr

@@ -11,7 +11,7 @@ import numpy as np
 from tilewright.graphir.dims import Dim
 from tilewright.graphir.types import TensorType
 from tilewright.runtime.arena import ArenaPool
-from tilewright.runtime.conditions import Condition, in_words
+from tilewright.runtime.conditions import Condition, words_for
 from tilewright.runtime.dims import compile_dims
 from tilewright.runtime.results import SMALLEST, ResultPool
 from tilewright.tensorir.errors import ExecutionError, InputError
@@ -109,7 +109,7 @@ class Step:
                 formula = "" if isinstance(claim.expected, int) else f"{claim.expected!s}, which is "
                 raise InputError(
                     f"{claim.where}: {claim.found!s} is {found}, but it must be {formula}{expected}"
-                    f" (the sizes are {named}){_hint(claim)}"
+                    f" (the sizes are {named}){self._hint(claim, sizes)}"
                 )
         results = list(zip(self.output_shapes(sizes), self._dtypes, strict=True))
         bytes_ = [math.prod(shape) * dtype.itemsize for shape, dtype in results]
@@ -118,6 +118,13 @@ class Step:
             self._shapes.clear()
         known = self._shapes[sizes] = (results, arena_bytes, max(bytes_, default=0) >= SMALLEST)
         return known  # not read back from the cache, which another thread may have cleared
+
+    def _hint(self, failed: Claim, sizes: tuple[int, ...]) -> str:
+        """Return which sizes would do, if words say it better than the formulas of a claim."""
+        conditions = [Condition(claim.found, claim.expected) for claim, _ in self._claims]
+        known = dict(zip(self.symbols, sizes, strict=True))
+        words = words_for(Condition(failed.found, failed.expected), conditions, known)
+        return "" if words.startswith(f"{failed.found!s} must be {failed.expected!s}") else f"; {words}"
 
     def output_shapes(self, sizes: tuple[int, ...]) -> list[tuple[int, ...]]:
         """Return the shapes of the results for these sizes of the symbolic dimensions."""
@@ -128,11 +135,6 @@ class Step:
             shapes.append(flat[start : start + ndim])
             start += ndim
         return shapes
-
-
-def _hint(claim: Claim) -> str:
-    words = in_words(Condition(claim.found, claim.expected))
-    return "" if str(claim.found) in words else f"; {words}"
 
 
 class Place(NamedTuple):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,13 @@ if importlib.util.find_spec(f"{__name__}.tensorir") is None:
     _root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     if os.path.isfile(os.path.join(_root, "tensorir", "__init__.py")):
         __path__.append(_root)
+        _needed = ("numpy", "numba", "llvmlite", "ml_dtypes", "lark", "rich", "click")
+        _missing = [name for name in _needed if importlib.util.find_spec(name) is None]
+        if _missing:
+            raise ImportError(
+                f"tilewright, imported from the folder of its repository, needs {', '.join(_missing)}, which this "
+                f"Python lacks: {sys.executable} -m pip install -e {_root}"
+            )
 
 from tilewright.tensorir.lazy import lazy_exports
 

@@ -15,7 +15,7 @@ from tilewright.graphir.module import IRModule
 from tilewright.graphir.types import TensorType, TupleType, Type
 from tilewright.graphir.visitor import call_nodes
 from tilewright.runtime.built_model import BuiltModel
-from tilewright.runtime.conditions import Condition
+from tilewright.runtime.conditions import Condition, words_for
 from tilewright.runtime.model_interface import claims_of
 from tilewright.runtime.signature import Signature
 from tilewright.runtime.steps import Claim
@@ -69,7 +69,9 @@ def find_sizes(signature: Signature, conditions: Sequence[Condition], given: Map
     for condition in conditions:
         if given.keys() >= set(condition.symbols) and not condition.holds(given):
             refused = ", ".join(f"{symbol.name}={given[symbol]}" for symbol in condition.symbols)
-            raise InputError(f"the model does not accept {refused}: {condition}")
+            where = f" ({condition.where})" if condition.where else ""
+            words = words_for(condition, conditions, given)
+            raise InputError(f"the model does not accept {refused}: {words}{where}")
     unknown = [symbol for symbol in signature.symbols if symbol not in given]
     ready: list[list[Condition]] = [[] for _ in unknown]
     for condition in conditions:

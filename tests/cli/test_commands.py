@@ -8,7 +8,6 @@ import os
 import re
 import shlex
 import statistics
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -68,6 +67,14 @@ def test_an_artifact_is_described(command: Command) -> None:
     assert "complete" in command("inspect", "graph.tw").stdout
 
 
+@pytest.mark.parametrize("option", [("-d", "batch=3"), ("-s", "batch=3"), ("-s", "x=3,12")])
+def test_the_description_has_sizes_that_are_given(command: Command, models: Path, option: tuple[str, str]) -> None:
+    facts = json.loads(command("inspect", "network.tw", "--json", *option).stdout)
+    assert facts["signature"] == "(x: Tensor[(3, 12), float32]) -> Tensor[(3, 4), float32]"
+    assert facts["arena"] == [str(tw.load(models / "network.tw").arena_bytes(batch=3))]
+    assert command("inspect", "network.tw", "-d", "rows=3").exit_code == 2
+
+
 def test_the_description_of_an_artifact_is_data_too(command: Command) -> None:
     facts = json.loads(command("inspect", "graph.tw", "--json").stdout)
     model = tw.load("graph.tw")
@@ -77,6 +84,32 @@ def test_the_description_of_an_artifact_is_data_too(command: Command) -> None:
     assert facts["size"] == Path("graph.tw").stat().st_size
     assert [use["operators"] for use in facts["kernels"]] == [["nn.dense", "tanh"]]
     assert facts["obstacles"] == []
+
+
+def test_a_stage_is_printed_and_a_kernel_of_it(command: Command, models: Path) -> None:
+    found = command("ir", "network.py:network", "--stage", "graph", "--inline")
+    assert found.exit_code == 0 and "main" in tw.graphir.parse(found.stdout)
+    assert "dense_tanh" in command("ir", "network.py:network", "--list").stdout
+    loops = command("ir", "graph.tw", "--kernel", "dense_tanh")
+    expected = tw.load(models / "graph.tw").ir("scheduled", kernel="dense_tanh")
+    assert loops.exit_code == 0 and loops.stdout.strip() == expected.strip()
+    assert (
+        "tw.dense_tanh:" in command("ir", "network.py:network", "--kernel", "dense_tanh", "--stage", "assembly").stdout
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "message"),
+    [
+        (["graph.tw", "--kernel", "dense_tan"], 2, "did you mean dense_tanh?"),
+        (["graph.tw", "--stage", "loops"], 2, "expected one of graph, optimized, tensor"),
+        (["graph.tw", "-d", "batch=1"], 2, "No such option"),
+        (["network.tw"], 1, "without"),
+    ],
+)
+def test_a_stage_that_cannot_be_printed_says_why(command: Command, options: list[str], code: int, message: str) -> None:
+    found = command("ir", *options)
+    assert found.exit_code == code and message in found.output
 
 
 def test_a_profile_is_printed_and_written(command: Command, tmp_path: Path) -> None:
@@ -302,105 +335,6 @@ def test_a_pass_that_fails_is_found_by_leaving_passes_out(command: Command, monk
     found = command("bisect", MODEL, "-O", 1)
     assert found.exit_code == 3, found.output
     assert "Failing" in found.stdout and "not today" in found.stderr
-
-
-# Processes.
-
-
-def process(*args: object, **options: Any) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "tilewright", *map(str, args)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, **options)
-
-
-def test_what_is_piped_has_no_colours_and_progress(models: Path) -> None:
-    found = process("bench", models / "network.tw", "-r", 3, "-d", "batch=1")
-    assert found.returncode == 0 and found.stderr == ""
-    assert "\x1b" not in found.stdout and "tilewright" in found.stdout
-    for line in found.stdout.splitlines():
-        assert line == line.rstrip()
-
-
-def test_errors_of_a_process_are_a_line_without_a_traceback(models: Path, tmp_path: Path) -> None:
-    content = bytearray((models / "network.tw").read_bytes())
-    content[len(content) // 2] ^= 1
-    (tmp_path / "net.tw").write_bytes(content)
-    found = process("inspect", tmp_path / "net.tw")
-    assert found.returncode == 1 and found.stdout == ""
-    assert found.stderr.startswith("error: ArtifactError: ") and "Traceback" not in found.stderr
-    assert "Traceback" in process("inspect", "--debug", tmp_path / "net.tw").stderr
-    assert "Traceback" in process("--debug", "inspect", tmp_path / "net.tw").stderr
-
-
-#: Interrupts itself after so many seconds; a callback that is interrupted would print the error and go on.
-_INTERRUPTED = """
-import os, signal, sys, threading
-
-signal.signal(signal.SIGINT, signal.default_int_handler)  # it may be ignored in the background of a script
-from tilewright.__main__ import main
-
-program = sys.argv.pop(1)
-if program != "callback":
-    timer = threading.Timer(float(program), os.kill, (os.getpid(), signal.SIGINT))
-    timer.daemon = True
-    timer.start()
-main()
-"""
-
-
-@pytest.mark.parametrize("seconds", [0.02, 0.1, 0.3, 0.6, 1.0, 2.0])
-def test_a_command_that_is_interrupted_at_any_moment_says_so_and_ends_with_130(tmp_path: Path, seconds: float) -> None:
-    # A call takes milliseconds: the most calls that a benchmark makes take minutes.
-    (tmp_path / "slow.py").write_text(
-        "from tilewright import graphir as gi\n\nx = gi.var('x', shape=(512, 512))\n"
-        "product = gi.Function([x], gi.matmul(x, x))\n"
-    )
-    found = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            _INTERRUPTED,
-            *(str(seconds), "bench", str(tmp_path / "slow.py:product"), "--seconds", "60"),
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
-    lines = [line for line in found.stderr.splitlines() if not line.startswith("sizes that nothing gives")]
-    assert (found.returncode, lines, found.stdout) == (130, ["interrupted"], "")
-
-
-def test_an_interrupt_in_a_callback_ends_the_command_too(tmp_path: Path) -> None:
-    (tmp_path / "slow.py").write_text(
-        "import os, signal, time\n\nclass Left:\n    def __del__(self):\n        os.kill(os.getpid(), signal.SIGINT)\n"
-        "        time.sleep(1)\n\ndef model():\n    Left()\n    time.sleep(60)\n"
-    )
-    command = [sys.executable, "-c", _INTERRUPTED, "callback", "run", str(tmp_path / "slow.py:model")]
-    found = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-    assert (found.returncode, found.stderr) == (130, "interrupted\n")
-
-
-def test_no_colour_is_respected_on_terminals(models: Path) -> None:
-    pty = pytest.importorskip("pty")
-    for variables, coloured in ({}, True), ({"NO_COLOR": "1"}, False):
-        main, side = pty.openpty()
-        environment = {**os.environ, "TERM": "xterm-256color", **variables}
-        subprocess.run(
-            [sys.executable, "-m", "tilewright", "-q", "inspect", str(models / "digests.ir")],
-            stdout=subprocess.DEVNULL,
-            stderr=side,
-            check=False,
-            env=environment,
-        )
-        os.close(side)
-        output = b""
-        try:
-            while piece := os.read(main, 4096):
-                output += piece
-        except OSError:  # how Linux says that the other side is closed
-            pass
-        os.close(main)
-        assert b"error:" in output and (b"\x1b[31m" in output) is coloured
 
 
 # Documents.

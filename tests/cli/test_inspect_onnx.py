@@ -52,3 +52,15 @@ def test_the_description_is_readable(path: Path) -> None:
     words = " ".join(found.output.split())
     for text in ("weights.bin: missing", "x float32 (n, 1000)", "Add 2 yes", "Frobnicate 1 no: odd", "ai.onnx 17"):
         assert text in words
+
+
+@pytest.mark.parametrize("options", [["-d", "n.x=5"], ["-s", "x=5,4"], ["-s", "n.x=5"]])
+def test_sizes_that_are_given_are_put_into_shapes(tmp_path: Path, options: list[str]) -> None:
+    nodes = [helper.make_node("Concat", ["x", "x"], ["y"], axis=0)]
+    values = [helper.make_tensor_value_info(*each) for each in (("x", 1, ["n.x", 4]), ("y", 1, ["m", 4]))]
+    graph = helper.make_graph(nodes, "test", values[:1], values[1:])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), tmp_path / "net.onnx")
+    found = CliRunner().invoke(cli, ["inspect", str(tmp_path / "net.onnx"), "--json", *options])
+    assert found.exit_code == 0, found.output
+    facts = json.loads(found.stdout)
+    assert (facts["inputs"][0]["shape"], facts["outputs"][0]["shape"]) == ([5, 4], [10, 4])

@@ -89,6 +89,7 @@ def test_options_of_a_build_are_refused_for_what_is_compiled_already(command: Co
 def test_threads_of_an_artifact_are_chosen(command: Command) -> None:
     found = command("bench", "network.tw", "--threads", 1, "-r", 2)
     assert found.exit_code == 0, found.output
+    assert "-num-threads=1" in found.stdout
 
 
 @pytest.mark.parametrize("args", [["-d", "batch=5"], ["--shape", "batch=5"], ["--shape", "x=5,12"], ["-s", "x=5,?"]])

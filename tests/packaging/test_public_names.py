@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import pydoc
 import subprocess
 import sys
 from pathlib import Path
@@ -44,10 +45,19 @@ def test_the_folder_of_the_repository_can_be_imported() -> None:
     assert found.stdout.strip() == "256 True", found.stderr
 
 
+def test_the_folder_without_its_libraries_says_what_to_install() -> None:
+    program = _CLONE.replace("import tilewright", "sys.modules['numba'] = None\nimport tilewright", 1)
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, cwd=ROOT)
+    assert "needs numba, which this Python lacks" in found.stderr and f"pip install -e {ROOT}" in found.stderr
+
+
 def test_operators_have_signatures_and_docstrings() -> None:
     for operator in (graphir.nn.conv2d, graphir.nn.dense, graphir.concatenate, graphir.exp):
-        assert (inspect.getdoc(operator) or "").strip()
+        shown = pydoc.render_doc(operator, renderer=pydoc.plaintext)
+        assert f"{operator.name}{inspect.signature(operator)}" in shown and "infer_type" not in shown
+        assert inspect.cleandoc(type(operator).__doc__ or "no text").splitlines()[0] in shown
         assert "args" not in inspect.signature(operator).parameters
+    assert "padding: zeros around the image" in pydoc.render_doc(graphir.nn.conv2d, renderer=pydoc.plaintext)
     assert list(inspect.signature(graphir.nn.dense).parameters)[:2] == ["data", "weight"]
     with pytest.raises(TypeError, match="wrong"):
         graphir.nn.dense(graphir.var("x", shape=(2, 3)), graphir.var("w", shape=(4, 3)), wrong=3)

@@ -11,7 +11,7 @@ import pytest
 import tilewright as tw
 from tilewright import graphir as gi
 from tilewright.runtime import progress as showing
-from tilewright.runtime.progress import Progress, building
+from tilewright.runtime.progress import Progress, building, hidden
 
 
 class Terminal(io.StringIO):
@@ -87,6 +87,14 @@ def test_one_of_several_builds_has_the_line(terminal: Terminal) -> None:
     finally:
         showing._line.release()
     assert terminal.getvalue() == before
+
+
+def test_a_build_shows_nothing_where_something_else_writes_to_the_terminal(terminal: Terminal) -> None:
+    with hidden():
+        build_slowly()
+    assert terminal.getvalue() == ""
+    build_slowly()
+    assert terminal.getvalue() != ""
 
 
 def test_lines_are_logged_where_they_are_asked_for(

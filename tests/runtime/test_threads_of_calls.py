@@ -75,6 +75,8 @@ def test_models_do_not_share_the_number() -> None:
 
 
 def test_numbers_that_do_not_suit_are_refused() -> None:
+    with pytest.raises(TypeError, match="num_threads must be an integer, found '2'"):
+        model().num_threads = "2"  # type: ignore[assignment]
     with pytest.raises(ValueError, match="num_threads must be at least 1, found 0"):
         model().num_threads = 0
     with pytest.raises(ValueError, match="compiled for at most 1: build it for more"):

@@ -139,7 +139,7 @@ def bench(
     measured = [Measured(p.name, p.version, times[p.name], items, differences.get(p.name)) for p in peers]
     facts: dict[str, Any] = {
         "model": found.name,
-        "target": str(built.target),
+        "target": str(tw.Target(built.target, num_threads=built.num_threads)),
         "sizes": sizes_in(built.signature, arrays),
         "compile_seconds": building,
         "cores": pinned,

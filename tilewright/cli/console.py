@@ -9,16 +9,22 @@ import contextlib
 import dataclasses
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from rich import box
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as Bars
 from rich.table import Table
 from rich.text import Text
 
 from tilewright.tensorir.errors import TilewrightError
+
+if TYPE_CHECKING:
+    from tilewright.runtime.progress import Progress
+
+# The progress of builds is imported when it is shown: `tilewright --help` loads no compiler.
 
 #: Exit codes: refused or failed; wrong use (click's); the answer to the command's question is "no"; interrupted.
 REFUSED, WRONG_USE, DIFFERENT, INTERRUPTED = 1, 2, 3, 130
@@ -103,7 +109,10 @@ def say_table(title: str, header: Sequence[str], rows: Iterable[Sequence[str]], 
 @contextlib.contextmanager
 def working(text: str) -> Iterator[None]:
     """Show that work is going on, and for how long."""
-    with _progress(SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()) as shown:
+    from tilewright.runtime.progress import hidden
+
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with hidden(), _progress(*columns) as shown:  # one line at a time
         shown.add_task(text, total=None)
         yield
 
@@ -111,15 +120,27 @@ def working(text: str) -> Iterator[None]:
 @contextlib.contextmanager
 def counting(text: str, total: int | None) -> Iterator[Callable[[int], None]]:
     """Show the progress; yield the function that updates it."""
-    with _progress(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()) as shown:
+    from tilewright.runtime.progress import hidden
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with hidden(), _progress(*columns) as shown:
         task = shown.add_task(text, total=total)
         yield lambda done: shown.update(task, completed=done)
 
 
-def _progress(*columns: Any) -> Progress:
+@contextlib.contextmanager
+def compiling() -> Iterator[Progress]:
+    """Show the progress of a build, unless ``--quiet``."""
+    from tilewright.runtime.progress import building, hidden
+
+    with hidden() if settings().quiet else contextlib.nullcontext(), building() as progress:
+        yield progress
+
+
+def _progress(*columns: Any) -> Bars:
     where = console(stderr=True)
     # Four updates a second: more would take time from the code that is measured.
-    return Progress(
+    return Bars(
         *columns, console=where, transient=True, refresh_per_second=4, disable=settings().quiet or not where.is_terminal
     )
 

@@ -50,6 +50,7 @@ _COMMANDS = _LoadedOnUse(
         "compile": ("compile_", "compile_model"),
         "explain": ("explain", "explain"),
         "inspect": ("inspect_", "inspect"),
+        "ir": ("ir_", "ir"),
         "passes": ("passes_", "passes"),
         "profile": ("profile", "profile"),
         "report": ("report", "report"),

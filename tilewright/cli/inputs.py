@@ -12,7 +12,8 @@ import tilewright as tw
 from tilewright.cli.console import note, say_table
 from tilewright.cli.models import BuildSeconds, Model
 from tilewright.cli.options import BuildOptions, InputOptions
-from tilewright.cli.shapes import Entry, check_names, sizes_of, values_of
+from tilewright.cli.pictures import is_picture, read_picture
+from tilewright.cli.shapes import check_names, sizes_of, symbol_names, values_of
 from tilewright.graphir.dims import symbol
 from tilewright.runtime.conditions import Condition
 from tilewright.runtime.observe.example_inputs import example_array
@@ -54,18 +55,17 @@ def read_inputs(
         InputError, OSError, ValueError: a file contains no arrays, ``--shape`` does not fit the model, or it does not
             accept the sizes.
     """
-    read = _files(options.files, [argument.name for argument in signature.inputs])
+    read, pictures = _files(options.files, [argument.name for argument in signature.inputs])
     for argument in signature.inputs:
         if argument.name in read:
             read[argument.name] = _converted(argument, read[argument.name], options.convert)
     symbols = [symbol.name for symbol in signature.symbols]
-    named = sizes_of(options.dims)
+    named = symbol_names(sizes_of(options.dims), symbols)
     check_names(named, symbols, "dim", "--dim")
     check_names(model.narrowed.sizes, symbols, "input or dim", "--shape")
-    known: dict[Expr, int] = {symbol(name): size for name, size in (*model.narrowed.sizes.items(), *named.items())}
+    known: dict[Expr, int] = {symbol(name): size for name, size in named.items()}
+    known |= model.narrowed.sizes_in(signature)
     for argument in signature.inputs:
-        if argument.name in model.narrowed.shapes:
-            known |= _narrowed(argument, model.narrowed.shapes[argument.name])
         array = read.get(argument.name)
         if array is not None and array.ndim == argument.type.ndim:
             pairs = zip(argument.type.shape, array.shape, strict=True)
@@ -78,6 +78,12 @@ def read_inputs(
             if value.ndim != argument.type.ndim:
                 raise InputError(f"--value {argument.name}: expected {argument}, found {value.ndim} dimensions")
             pairs = zip(argument.type.shape, value.shape, strict=True)
+            known |= {dim: size for dim, size in pairs if not isinstance(dim, int)}
+    for argument in signature.inputs:
+        if argument.name in pictures:
+            array = read_picture(argument, pictures[argument.name], known, options.scaling)
+            read[argument.name] = array
+            pairs = zip(argument.type.shape, array.shape, strict=True)
             known |= {dim: size for dim, size in pairs if not isinstance(dim, int)}
     given = {symbol: known[symbol] for symbol in signature.symbols if symbol in known}
     sizes = find_sizes(signature, conditions, given)
@@ -113,26 +119,32 @@ def sizes_in(signature: Signature, arrays: Mapping[str, Array]) -> dict[str, int
     return {symbol.name: size for symbol, size in zip(signature.symbols, sizes, strict=True)}
 
 
-def _files(texts: Sequence[str], names: Sequence[str]) -> dict[str, Array]:
-    """Load the arrays of the files that ``--input`` names."""
+def _files(texts: Sequence[str], names: Sequence[str]) -> tuple[dict[str, Array], dict[str, str]]:
+    """Load the arrays of the files that ``--input`` names; return them, and the paths of images, which are read when
+    sizes are known."""
     found: dict[str, Array] = {}
+    pictures: dict[str, str] = {}
     for text in texts:
         name, equals, path = text.partition("=")
         if equals and name and path:
             check_names([name], names, "input", "--input")
-            found[name] = _array(path)
         elif not equals and text.endswith(".npz"):
             with np.load(text, allow_pickle=False) as several:
                 check_names(several.files, names, "input", f"--input {text}")
                 found |= {each: several[each] for each in several.files}
+            continue
         elif not equals and len(names) == 1:
-            found[names[0]] = _array(text)
+            name, path = names[0], text
         elif not equals:
             takes = f"the model takes {', '.join(names)}" if names else "the model takes no inputs"
             raise click.BadParameter(f"expected NAME=FILE, found {text!r}; {takes}", param_hint="--input")
         else:
             raise click.BadParameter(f"expected NAME=VALUE, found {text!r}", param_hint="--input")
-    return found
+        if is_picture(path):
+            pictures[name] = path
+        else:
+            found[name] = _array(path)
+    return found, pictures
 
 
 def _array(path: str) -> Array:
@@ -158,23 +170,6 @@ def _converted(argument: Argument, array: Array, convert: bool) -> Array:
     if not convert:
         raise InputError(f"input {argument.name!r}: expected {wanted!s}, found {array.dtype}; --convert rounds floats")
     return array.astype(wanted.numpy)
-
-
-def _narrowed(argument: Argument, entries: Sequence[Entry]) -> dict[Expr, int]:
-    """Return the sizes of symbolic dimensions that ``--shape`` sets through the shape of an input."""
-    dims = argument.type.shape
-    wanted = ",".join("?" if entry is None else str(entry) for entry in entries)
-    fits = len(dims) == len(entries) and all(
-        not isinstance(entry, int) or not isinstance(dim, int) or dim == entry
-        for dim, entry in zip(dims, entries, strict=True)
-    )
-    if not fits:
-        raise InputError(f"--shape {argument.name}={wanted} does not fit {argument}")
-    return {
-        dim: entry
-        for dim, entry in zip(dims, entries, strict=True)
-        if isinstance(entry, int) and not isinstance(dim, int)
-    }
 
 
 def say_arrays(title: str, arrays: Mapping[str, Array]) -> None:

@@ -3,34 +3,43 @@
 from __future__ import annotations
 
 import collections
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
 from tilewright.cli.console import say, say_json, say_table
-from tilewright.cli.options import with_settings
+from tilewright.cli.models import load_model
+from tilewright.cli.options import with_settings, with_sizes
+from tilewright.cli.shapes import check_names, sizes_of, split_shapes, symbol_names
+from tilewright.graphir.dims import bind_dims, symbol
+from tilewright.graphir.types import TensorType, TupleType
 from tilewright.passes.tables import format_bytes
 from tilewright.runtime.artifact import FORMAT, Artifact
+from tilewright.runtime.signature import Argument, Signature
+from tilewright.tensorir.expr import Expr
 
 
 @click.command("inspect")
 @click.argument("model", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@with_sizes
 @click.option("--weights", is_flag=True, help="List each weight.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @with_settings
-def inspect(model: Path, weights: bool, as_json: bool) -> None:
+def inspect(model: Path, shapes: Sequence[str], dims: Sequence[str], weights: bool, as_json: bool) -> None:
     """Show the contents of an artifact, and whether it runs here; or of an .onnx file.
 
     All checksums of an artifact are verified; no code in the file is executed. Of an .onnx file it shows inputs,
-    operators by number, those that are not supported, and the files of its weights.
+    operators by number, those that are not supported, and the files of its weights. Sizes that are given by --shape and
+    --dim are put into the shapes of inputs and results, and into the size of the arena.
     """
     if model.suffix == ".onnx":
-        _inspect_onnx(model, as_json)
+        _inspect_onnx(model, [*shapes, *dims], as_json)
         return
     artifact = model
     found = Artifact.open(artifact)
-    facts = describe(found)
+    facts = describe(found, _sizes(found.signature, shapes, dims))
     if as_json:
         say_json(facts)
         return
@@ -60,12 +69,30 @@ def inspect(model: Path, weights: bool, as_json: bool) -> None:
         say_table("weights", ("type", "shape", "bytes"), listed, ("bytes",))
 
 
-def _inspect_onnx(path: Path, as_json: bool) -> None:
+def _sizes(signature: Signature, shapes: Sequence[str], dims: Sequence[str]) -> dict[Expr, int]:
+    """Return the sizes of symbolic dimensions that ``--shape`` and ``--dim`` give."""
+    symbols = [symbol.name for symbol in signature.symbols]
+    narrowed = split_shapes(shapes, [argument.name for argument in signature.inputs])
+    named = symbol_names(sizes_of(dims), symbols)
+    check_names(narrowed.sizes, symbols, "input or dim", "--shape")
+    check_names(named, symbols, "dim", "--dim")
+    return {**narrowed.sizes_in(signature), **{symbol(name): size for name, size in named.items()}}
+
+
+def _inspect_onnx(path: Path, sizes: Sequence[str], as_json: bool) -> None:
     try:
         from tilewright.graphir.frontend.onnx.describe import describe as describe_onnx
     except ModuleNotFoundError as error:
         raise ImportError("inspecting .onnx files needs the package onnx: pip install tilewright[onnx]") from error
     facts = describe_onnx(path)
+    if sizes:
+        interface = load_model((path, ""), sizes).interface()
+        assert interface is not None  # an ONNX model is a graph
+        signature, _ = interface
+        for each, argument in zip(facts["inputs"], signature.inputs, strict=True):
+            each["shape"] = _shape(argument.type)
+        for each, output in zip(facts["outputs"], signature.outputs, strict=True):
+            each["shape"] = _shape(output)
     if as_json:
         say_json(facts)
         return
@@ -95,8 +122,32 @@ def _few(names: list[str]) -> str:
     return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
-def describe(artifact: Artifact) -> dict[str, Any]:
-    """Return the contents of an artifact as plain data."""
+def _shape(found: TensorType) -> list[int | str]:
+    return [dim if isinstance(dim, int) else str(dim) for dim in found.shape]
+
+
+def _signature(signature: Signature, sizes: Mapping[Expr, int]) -> str:
+    if not sizes:
+        return str(signature)
+
+    arguments = [str(Argument(each.name, _bound(each.type, sizes))) for each in signature.inputs]
+    return f"({', '.join(arguments)}) -> {_bound(signature.result, sizes)}"
+
+
+def _bound(found: Any, sizes: Mapping[Expr, int]) -> Any:
+    """Return the type of a tensor, or of a tuple of tensors, with known sizes."""
+    if isinstance(found, TupleType):
+        return TupleType([_bound(field, sizes) for field in found.fields])
+    return TensorType(bind_dims(found.shape, sizes), found.dtype)
+
+
+def describe(artifact: Artifact, sizes: Mapping[Expr, int] | None = None) -> dict[str, Any]:
+    """Return the contents of an artifact as plain data.
+
+    Args:
+        sizes: known sizes of symbolic dimensions.
+    """
+    known = sizes or {}
     stored, functions = artifact.stored, artifact.functions
     weights = {id(array): array for function in functions for array in function.constants}.values()
     objects = {id(content): content for function in functions for content in function.code.objects}.values()
@@ -106,9 +157,13 @@ def describe(artifact: Artifact) -> dict[str, Any]:
         "format": FORMAT,
         "tilewright": artifact.version,
         "size": artifact.size,
-        "signature": str(artifact.signature),
+        "signature": _signature(artifact.signature, known),
         "inputs": [
-            {"name": argument.name, "dtype": str(argument.type.dtype), "shape": list(map(str, argument.type.shape))}
+            {
+                "name": argument.name,
+                "dtype": str(argument.type.dtype),
+                "shape": list(map(str, bind_dims(argument.type.shape, known))),
+            }
             for argument in artifact.signature.inputs
         ],
         "results": list(artifact.signature.result_names),
@@ -120,7 +175,7 @@ def describe(artifact: Artifact) -> dict[str, Any]:
             {"dtype": str(array.dtype), "shape": list(array.shape), "bytes": array.nbytes} for array in weights
         ],
         "weight_bytes": sum(array.nbytes for array in weights),
-        "arena": [str(function.arena_bytes) for function in functions],
+        "arena": [str(bind_dims(function.arena_bytes, known)) for function in functions],
         "kernels": [{"kernel": use.kernel, "operators": list(map(str, use.origins))} for use in uses],
         "graph": graph,
         "obstacles": artifact.obstacles(),

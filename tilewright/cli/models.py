@@ -27,7 +27,7 @@ import click
 import numpy as np
 
 import tilewright as tw
-from tilewright.cli.console import working
+from tilewright.cli.console import compiling, working
 from tilewright.cli.options import BuildOptions, wrong_use
 from tilewright.cli.shapes import Narrowed, split_shapes, values_of
 from tilewright.graphir.expr import Function
@@ -39,8 +39,7 @@ from tilewright.passes.tables import format_seconds
 from tilewright.runtime.conditions import Condition
 from tilewright.runtime.model_interface import signature_of
 from tilewright.runtime.observe.example_inputs import example_array
-from tilewright.runtime.observe.example_sizes import conditions_of, conditions_of_model
-from tilewright.runtime.progress import building
+from tilewright.runtime.observe.example_sizes import conditions_of, conditions_of_model, find_sizes
 from tilewright.runtime.signature import Signature
 from tilewright.tensorir.errors import InputError
 
@@ -53,17 +52,21 @@ class BuildSeconds(float):
 
     Attributes:
         was_found: whether it was found in the cache of kept builds.
+        was_built: whether there was a build at all, which a compiled model needs none of.
     """
 
-    def __new__(cls, seconds: float, was_found: bool = False) -> BuildSeconds:
+    def __new__(cls, seconds: float, was_found: bool = False, was_built: bool = True) -> BuildSeconds:
         made = super().__new__(cls, seconds)
-        made.was_found = was_found
+        made.was_found, made.was_built = was_found, was_built
         return made
 
     was_found: bool
+    was_built: bool
 
     def in_words(self) -> str:
         """Return what the build did, and how long it took."""
+        if not self.was_built:
+            return "compiled already"
         return f"{'found in the cache' if self.was_found else 'compiled'} in {format_seconds(self)}"
 
 
@@ -138,9 +141,9 @@ class Model:
                     self.executable.num_threads = options.threads
             if given:
                 raise click.UsageError(f"{self.name} is compiled already: {', '.join(given)} cannot change it")
-            return self.executable, BuildSeconds(0.0)
+            return self.executable, BuildSeconds(0.0, was_built=False)
         assert self.module is not None
-        with working("compiling"), options.context(), building() as progress:
+        with options.context(), compiling() as progress:
             built, seconds = timed(lambda: tw.build(self.module, target=options.target()))  # type: ignore[arg-type]
         return built, BuildSeconds(seconds, progress.was_found)
 
@@ -220,8 +223,27 @@ def _from_onnx(path: Path, shapes: Sequence[str], values: Sequence[str]) -> Mode
             if dtype.kind in "iub":
                 sizes = [dim.dim_value for dim in kind.shape.dim]
                 fixed[name] = np.full(sizes, value, dtype) if all(sizes) else np.atleast_1d(value).astype(dtype)
-    module = tw.from_onnx(path, shapes={**narrowed.shapes, **narrowed.sizes}, values=fixed)
+    try:
+        module = tw.from_onnx(path, shapes={**narrowed.shapes, **narrowed.sizes}, values=fixed)
+    except tw.TilewrightError:
+        if shapes:
+            _check_sizes(Model(path, path.name, tw.from_onnx(path, values=fixed), None, None, narrowed))
+        raise
     return Model(path, path.name, module, None, None, Narrowed({}, {}), fixed)
+
+
+def _check_sizes(model: Model) -> None:
+    """Check the sizes of ``--shape`` by the conditions of a model that was imported without them: these say which ones
+    fit, an error of the import only where they do not.
+
+    Raises:
+        InputError: the model does not accept the sizes.
+    """
+    found = model.interface()
+    if found is not None:
+        signature, conditions = found
+        sizes = model.narrowed.sizes_in(signature)
+        find_sizes(signature, conditions, {each: sizes[each] for each in signature.symbols if each in sizes})
 
 
 def _onnx_inputs(path: Path) -> dict[str, Any]:

@@ -15,6 +15,7 @@ import click
 from click.core import ParameterSource
 
 from tilewright.cli.console import Settings
+from tilewright.cli.pictures import Scaling, numbers_of
 from tilewright.passes.context import DEFAULT_OPT_LEVEL, PassContext
 from tilewright.passes.instrument import PassInstrument
 from tilewright.passes.registry import get_pass
@@ -78,7 +79,15 @@ class InputOptions:
     dims: Sequence[str]
     values: Sequence[str]
     convert: bool
+    image_mean: tuple[float, ...] | None
+    image_std: tuple[float, ...] | None
     seed: int
+
+    @property
+    def scaling(self) -> Scaling:
+        """The scaling of images."""
+        given = {"mean": self.image_mean, "std": self.image_std}
+        return Scaling(**{name: numbers for name, numbers in given.items() if numbers is not None})
 
 
 def pair(text: str, option: str, form: str = "NAME=VALUE") -> tuple[str, str]:
@@ -174,7 +183,7 @@ _INPUTS = [
         "files",
         multiple=True,
         metavar="[NAME=]FILE",
-        help="Read an input from .npy, or several from .npz; an only input needs no name.",
+        help="Read an input from .npy, .png or .jpg, or several from .npz; an only input needs no name.",
     ),
     _SHAPES,
     click.option(
@@ -187,6 +196,15 @@ _INPUTS = [
     ),
     _VALUES,
     click.option("--convert", is_flag=True, help="Round floating-point numbers of files to the type of the input."),
+    click.option(
+        "--image-mean",
+        metavar="X,Y,Z",
+        callback=numbers_of,
+        help="Subtract these from the pixels of images, which are scaled to 0..1: one number, or one for each channel.",
+    ),
+    click.option(
+        "--image-std", metavar="X,Y,Z", callback=numbers_of, help="Divide the pixels of images by these after that."
+    ),
     click.option("--seed", type=int, default=0, show_default=True, help="Seed of random inputs and weights."),
 ]
 
@@ -204,6 +222,12 @@ def with_inputs(command: F) -> F:
 def with_shapes(command: F) -> F:
     """Give a command the options ``--shape`` and ``--value``, as its arguments ``shapes`` and ``values``."""
     return _SHAPES(_VALUES(command))
+
+
+def with_sizes(command: F) -> F:
+    """Give a command the options ``--shape`` and ``--dim``, as its arguments ``shapes`` and ``dims``."""
+    dims = click.option("-d", "--dim", "dims", multiple=True, metavar="NAME=SIZE", help="Set a symbolic dimension.")
+    return _SHAPES(dims(command))
 
 
 def with_model(command: F) -> F:
@@ -234,8 +258,10 @@ def with_settings(command: F) -> F:
         if value:
             setattr(context.find_root().ensure_object(Settings), str(parameter.name), True)
 
-    for name, text in (("quiet", "Show no progress and no notes."), ("debug", "Show the traceback of an error.")):
-        command = click.option(f"--{name}", is_flag=True, expose_value=False, is_eager=True, callback=note, help=text)(
-            command
-        )
+    for names, text in (
+        (("-q", "--quiet"), "Show no progress and no notes."),
+        (("--debug",), "Show the traceback of an error."),
+    ):
+        flag = click.option(*names, is_flag=True, expose_value=False, is_eager=True, callback=note, help=text)
+        command = flag(command)
     return command

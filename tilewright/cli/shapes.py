@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import click
 import numpy as np
 
 from tilewright.cli.options import pair, plain_value
+from tilewright.graphir.dims import symbol
+from tilewright.runtime.signature import Argument, Signature
+from tilewright.tensorir.errors import InputError
+from tilewright.tensorir.expr import Expr
 
 #: One dimension of an input: a size, a name, or None for the model's own.
 Entry = int | str | None
@@ -26,6 +31,36 @@ class Narrowed:
 
     shapes: Mapping[str, tuple[Entry, ...]]
     sizes: Mapping[str, int]
+
+    def sizes_in(self, signature: Signature) -> dict[Expr, int]:
+        """Return the sizes of symbolic dimensions that they set in a model.
+
+        Raises:
+            InputError: the shape of an input does not fit the model.
+        """
+        named = symbol_names(self.sizes, [symbol.name for symbol in signature.symbols])
+        known: dict[Expr, int] = {symbol(name): size for name, size in named.items()}
+        for argument in signature.inputs:
+            if argument.name in self.shapes:
+                known |= _narrowed(argument, self.shapes[argument.name])
+        return known
+
+
+def _narrowed(argument: Argument, entries: Sequence[Entry]) -> dict[Expr, int]:
+    """Return the sizes of symbolic dimensions that ``--shape`` sets through the shape of an input."""
+    dims = argument.type.shape
+    wanted = ",".join("?" if entry is None else str(entry) for entry in entries)
+    fits = len(dims) == len(entries) and all(
+        not isinstance(entry, int) or not isinstance(dim, int) or dim == entry
+        for dim, entry in zip(dims, entries, strict=True)
+    )
+    if not fits:
+        raise InputError(f"--shape {argument.name}={wanted} does not fit {argument}")
+    return {
+        dim: entry
+        for dim, entry in zip(dims, entries, strict=True)
+        if isinstance(entry, int) and not isinstance(dim, int)
+    }
 
 
 def split_shapes(texts: Iterable[str], inputs: Sequence[str]) -> Narrowed:
@@ -79,6 +114,17 @@ def size(text: str, where: str) -> int:
     if not text.isdecimal():
         raise click.BadParameter(f"expected a size, found {text!r}", param_hint=where)
     return int(text)
+
+
+def symbol_names(sizes: Mapping[str, int], known: Collection[str]) -> dict[str, int]:
+    """Return sizes by the names of symbolic dimensions. Names of ONNX files that are no identifiers, such as
+    ``image.height``, are those of ``image_height``."""
+
+    def own(name: str) -> str:
+        identifier = re.sub(r"\W", "_", name, flags=re.ASCII)
+        return identifier if name not in known and identifier in known else name
+
+    return {own(name): size for name, size in sizes.items()}
 
 
 def check_names(given: Iterable[str], known: Sequence[str], what: str, option: str) -> None:

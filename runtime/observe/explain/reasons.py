@@ -17,6 +17,9 @@ from tilewright.tensorir.target import Target
 #: Fraction of a roof from which on the roof is what limits a kernel.
 AT_ROOF = 0.5
 
+#: Time of the busiest thread, as a multiple of the mean of all, from which on it is said.
+UNBALANCED = 1.25
+
 _SCHEDULE, _PARALLEL, _VECTORS = "ScheduleKernels", "ParallelizeLoop", "VectorizeLoop"
 _TOO_LITTLE_WORK = re.compile(r"(\d+) operations are less than min_work = (\d+)")
 _LEVEL_OF_SCHEDULES, _FAST_LEVEL = 2, 3
@@ -77,6 +80,8 @@ def reasons(facts: KernelFacts) -> Iterator[Reason]:
     one_thread = _one_thread(facts)
     if one_thread is not None:
         yield one_thread
+    elif call is not None and call.imbalance is not None and call.imbalance >= UNBALANCED:
+        yield _unbalanced(call, call.imbalance)
     if scalar or (call is not None and call.roof and call.of_roof < AT_ROOF):
         yield from _rule(facts)
 
@@ -175,6 +180,15 @@ def _one_thread(facts: KernelFacts) -> Reason | None:
         return Reason("threads", f"one thread, because {message.partition(': ')[2]}")
     change = "opt_level 2 or 3" if facts.settings.opt_level < _LEVEL_OF_SCHEDULES else ""
     return Reason("threads", "one thread, because none of its loops is parallel", change)
+
+
+def _unbalanced(call: CallProfile, imbalance: float) -> Reason:
+    change = "a larger batch, or cores that no other program uses"
+    if call.threads == 1:
+        return Reason("threads", "its loops are parallel, but one thread did all of the work", change)
+    return Reason(
+        "threads", f"its busiest thread works {imbalance:.1f} times as long as the mean of all threads", change
+    )
 
 
 def _rule(facts: KernelFacts) -> Iterator[Reason]:

@@ -206,6 +206,21 @@ def test_the_roof(facts: KernelFacts, call: CallProfile, text: str) -> None:
     assert reason.text == text
 
 
+@pytest.mark.parametrize(
+    ("threads", "imbalance", "text"),
+    [
+        (1, 2.0, "its loops are parallel, but one thread did all of the work"),
+        (2, 1.63, "its busiest thread works 1.6 times as long as the mean of all threads"),
+        (2, 1.2, None),
+        (1, None, None),
+    ],
+)
+def test_threads_that_wait_for_one(facts: KernelFacts, threads: int, imbalance: float | None, text: str | None) -> None:
+    call = dataclasses.replace(measured(0.9, "memory"), threads=threads, imbalance=imbalance)
+    found = list(reasons(dataclasses.replace(facts, measured=call)))
+    assert [reason.text for reason in found if reason.kind == "threads"] == ([text] if text else [])
+
+
 def test_measured_kernels_come_with_times_the_longest_first() -> None:
     x = gi.var("x", shape=("n", 64))
     weight = gi.const(np.ones((64, 64), "f4"))
