@@ -33,7 +33,7 @@ _TOOLS = {"run": "qemu-aarch64", "link": "aarch64-linux-gnu-gcc", "rename": "aar
 #: Kinds of values, as in ``driver.c``.
 _NUMBER, _INPUT, _CONSTANT, _OUTPUT, _ARENA = range(5)
 #: Seconds that a program may take: a hundred times what the slowest does.
-_LIMIT = 100
+_LIMIT = 300
 
 
 def missing_tools() -> list[str]:
