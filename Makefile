@@ -4,6 +4,7 @@
 #   make test       all tests but the exhaustive ones
 #   make test-all   all tests with all combinations, and the exhaustive ones
 #   make browser    install what tests the page of a report: playwright, and Chromium if it is not there
+#   make emulated   run kernels and the digits network for AArch64, under QEMU; make emulator only installs it (Debian)
 #   make models     install real networks with trained weights; their tests, and what they do (examples/)
 #   make bench      kernels and models under pytest-benchmark
 #   make bench-peers    the suite beside ONNX Runtime, OpenVINO and PyTorch; writes docs/performance.md
@@ -23,7 +24,7 @@ WORKERS ?= 2
 CANDIDATES := $(PYTHON) $(if $(PYTHON),,python3.13 python3.12 python3.11 python3.10 python3 python)
 USABLE     := import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 10))
 
-.PHONY: run test test-all browser models bench bench-peers wheel lint typecheck clean
+.PHONY: run test test-all browser emulator emulated models bench bench-peers wheel lint typecheck clean
 .DELETE_ON_ERROR:
 
 run: $(VENV)/.installed
@@ -43,6 +44,18 @@ browser: $(VENV)/.installed-browser
 	    { command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ] && apt-get update -qq && \
 	      DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends chromium >/dev/null; } || \
 	    { echo "Chromium is not there, and only root can install it on Debian: apt-get install chromium"; exit 1; }
+
+# What runs code for AArch64 elsewhere: an emulator of its programs, and what links them.
+emulator:
+	@{ command -v qemu-aarch64 && command -v aarch64-linux-gnu-gcc; } >/dev/null || \
+	    { command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ] && apt-get update -qq && \
+	      DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends \
+	          qemu-user gcc-aarch64-linux-gnu libc6-dev-arm64-cross >/dev/null; } || \
+	    { echo "QEMU is not there, and only root can install it on Debian: apt-get install qemu-user" \
+	           "gcc-aarch64-linux-gnu libc6-dev-arm64-cross"; exit 1; }
+
+emulated: emulator $(VENV)/.installed-test
+	@$(PY) -m pytest tests/emulated $(PYTEST_ARGS)
 
 models: $(VENV)/.installed-models
 	@$(PY) -m pytest tests/models $(PYTEST_ARGS)

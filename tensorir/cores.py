@@ -1,4 +1,5 @@
-"""Count the cores that this process may use, by its affinity mask and the quota of its control group, if it has one.
+"""Count the cores that this process may use, as the system says (:mod:`.machine_queries`), and by the quota of its
+control group, if it has one.
 
 A container that may use "1.5 CPUs" of a machine with 64 sees all 64: its threads run on any of them, until together
 they have run for 1.5 times the period (mostly 100 ms); then all of them are stopped till the next one.
@@ -11,13 +12,16 @@ import re
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
+from tilewright.tensorir.machine_queries import usable_processors
+
 #: Where the files of the system lie.
 ROOT = Path("/")
 
 
 def available_cores() -> int:
-    """Cores that this process may use now, at least one: those of its affinity mask, or fewer if its quota is less."""
-    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
+    """Cores that this process may use now, at least one: those of its affinity mask (on macOS, which has none, the
+    fastest kind), or fewer if its quota is less."""
+    count = usable_processors()
     quota = quota_cores(ROOT)
     return max(1, count if quota is None else min(count, quota))
 

@@ -6,7 +6,6 @@ import contextvars
 import difflib
 import functools
 import itertools
-import os
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any
@@ -16,6 +15,7 @@ import llvmlite.binding as llvm
 from tilewright.tensorir.cores import default_threads
 from tilewright.tensorir.dtype import DataType
 from tilewright.tensorir.llvm_names import check_names
+from tilewright.tensorir.machine_queries import reported_caches
 from tilewright.tensorir.processors import (
     DotProduct,
     Processor,
@@ -50,25 +50,11 @@ def _host_cpu() -> tuple[str, frozenset[str]]:
 
 @functools.cache
 def _host_caches() -> tuple[int, ...]:
-    """Sizes in bytes of the first core's data caches, of three levels, as Linux reports them; where it does not, those
-    of the processor's description."""
+    """Sizes in bytes of the first core's data caches, of three levels, as the system reports them; where it does not,
+    those of the processor's description."""
     described = processor_of(_host_cpu()[0], process_triple()).caches
-    sizes = {str(level): size for level, size in enumerate(described, 1)}
-    root = "/sys/devices/system/cpu/cpu0/cache"
-    if os.path.isdir(root):
-        for entry in sorted(os.listdir(root)):
-            try:
-                with open(f"{root}/{entry}/type") as kind, open(f"{root}/{entry}/level") as level:
-                    if kind.read().strip() == "Instruction":
-                        continue
-                    key = level.read().strip()
-                with open(f"{root}/{entry}/size") as size:
-                    text = size.read().strip()
-            except OSError:
-                continue  # an entry that is no cache (uevent, power)
-            unit = {"K": 1 << 10, "M": 1 << 20}.get(text[-1:], 1)
-            sizes[key] = int(text.rstrip("KM")) * unit
-    return tuple(sizes[str(level)] for level in range(1, 1 + len(described)))
+    reported = reported_caches()
+    return tuple(reported.get(level, size) for level, size in enumerate(described, 1))
 
 
 #: The options of a target as text, and what they are.

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import collections
 import contextlib
-import ctypes
 import enum
 import functools
 import itertools
 import logging
 import platform
-import sys
 import threading
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -21,8 +19,8 @@ from tilewright.codegen.analysis import called_names
 from tilewright.codegen.llvm.clock import PROFILE_FUNCTIONS
 from tilewright.codegen.llvm.emission import emit_object
 from tilewright.codegen.llvm.instructions import c_functions, link_instructions
-from tilewright.codegen.llvm.intrinsics import library_symbols
 from tilewright.codegen.llvm.module import PACKED, PREFIX, emit_llvm_ir
+from tilewright.codegen.llvm.system_symbols import system_addresses
 from tilewright.codegen.llvm.team import profiling_functions, team_functions
 from tilewright.codegen.llvm.team_ir import FORK, RUN_TEAM
 from tilewright.codegen.llvm.text import DIVISIBLE
@@ -158,18 +156,6 @@ def _made_engine(target: Target) -> llvm.LLJIT:
         return llvm.create_lljit_compiler(machine)
 
 
-@functools.cache
-def _c_library() -> dict[str, int]:
-    """Return the addresses of the C library's functions that generated code may call."""
-    library = ctypes.CDLL("ucrtbase") if sys.platform == "win32" else ctypes.CDLL(None)
-    addresses = {}
-    for name in library_symbols():
-        function = getattr(library, name, None)
-        if function is not None:
-            addresses[name] = ctypes.cast(function, ctypes.c_void_p).value or 0
-    return addresses
-
-
 class CompiledModule:
     """Machine code of some PrimFuncs. The addresses stay valid as long as this object lives.
 
@@ -269,7 +255,7 @@ class CompiledModule:
             functions = profiling_functions() if self._profiling else team_functions()
             for name, address in functions.items():
                 library.import_symbol(name, address)
-        for name, address in _c_library().items():
+        for name, address in system_addresses().items():
             if name.encode() in self.object_bytes:
                 library.import_symbol(name, address)
         for name, address in c_functions(self.object_bytes).items():

@@ -23,15 +23,6 @@ _Emitter = TypeVar("_Emitter", bound=Callable[[ExpressionEmitter, Call], str])
 #: Intrinsics that are functions of the C library: its float64 versions have the same names.
 LIBRARY_FUNCTIONS = tuple(name for name, found in INTRINSICS.items() if found.in_c_library)
 
-#: Functions that LLVM itself may call for instructions that a processor lacks (float64 versions have no suffix).
-_ROUNDINGS = ("fma", "floor", "ceil", "trunc", "rint", "roundeven", "sqrt")
-RUNTIME_FUNCTIONS = (*_ROUNDINGS, *(f"{name}f" for name in _ROUNDINGS), "memcpy", "memset", "memmove")
-
-
-def library_symbols() -> tuple[str, ...]:
-    """Return every symbol of the C library that generated code may refer to."""
-    return (*sorted(LIBRARY_FUNCTIONS), *RUNTIME_FUNCTIONS)
-
 
 def _emits(*names: str) -> Callable[[_Emitter], _Emitter]:
     return lowers(GENERATOR, *names)
@@ -40,7 +31,8 @@ def _emits(*names: str) -> Callable[[_Emitter], _Emitter]:
 def _double_call(b: Builder, name: str, dtype: DataType, args: list[str]) -> str:
     """Call the C library's function on float64 values of ``dtype``, lane by lane in a helper for vectors."""
     count = len(args)
-    scalar = b.module.declare(name, "double", ["double"] * count, "nounwind willreturn memory(none)")
+    # For known functions LLVM would put others, which not every system has: sincos for a sine and a cosine.
+    scalar = b.module.declare(name, "double", ["double"] * count, "nobuiltin nounwind willreturn memory(none)")
     if dtype.lanes == 1:
         return b.pure(f"call double {scalar}({', '.join(f'double {x}' for x in args)})")
     kind = value_type(dtype)
@@ -94,7 +86,7 @@ def _instruction(e: ExpressionEmitter, call: Call) -> str:
 
 @_emits("round")
 def _round(e: ExpressionEmitter, call: Call) -> str:
-    return _float_intrinsic(e, call, "roundeven")
+    return _float_intrinsic(e, call, "rint")
 
 
 @_emits("abs")

@@ -101,6 +101,7 @@ import llvmlite.binding as llvm
 
 from tilewright.codegen.llvm import clock
 from tilewright.codegen.llvm.emission import emit_object
+from tilewright.codegen.llvm.system_symbols import system_addresses
 from tilewright.codegen.llvm.team_ir import FORK, PARALLEL_FOR, RUN_TEAM, THREAD_LIMIT, YIELD, team_ir
 from tilewright.codegen.threads import ensure_threads, thread_limit_address
 
@@ -140,7 +141,11 @@ def _made_trackers(profiling: bool) -> tuple[llvm.LLJIT, dict[str, llvm.Resource
     module = llvm.parse_assembly(text, llvm.create_context())
     module.triple, module.data_layout = triple, str(machine.target_data)
     module.verify()
-    library = llvm.JITLibraryBuilder().add_object_img(emit_object(machine, module))
+    object_bytes = emit_object(machine, module)
+    library = llvm.JITLibraryBuilder().add_object_img(object_bytes)
+    for name, found in system_addresses().items():
+        if name.encode() in object_bytes:
+            library.import_symbol(name, found)
     library.import_symbol(PARALLEL_FOR, llvm.address_of_symbol(PARALLEL_FOR))
     library.import_symbol(THREAD_LIMIT, thread_limit_address())
     if address is not None:

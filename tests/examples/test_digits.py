@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from types import ModuleType
 
 import numpy as np
@@ -13,20 +11,9 @@ import numpy.typing as npt
 import pytest
 
 import tilewright as tw
-
-EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "digits"
+from tests.examples.scripts import EXAMPLE, load_script
 
 FloatArray = npt.NDArray[np.float32]
-
-
-def load_script(name: str) -> ModuleType:
-    """A module of the example, loaded by its path: the scripts are in no package."""
-    spec = importlib.util.spec_from_file_location(name, EXAMPLE / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 data = load_script("data")

@@ -106,7 +106,7 @@ def test_this_machine_has_the_caches_that_the_system_reports() -> None:
 def test_this_machine_has_the_described_caches_where_the_system_reports_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(targets, "_host_cpu", lambda: ("znver2", processor_of("znver2", X86).features))
     monkeypatch.setattr(targets, "process_triple", lambda: X86)
-    monkeypatch.setattr(os.path, "isdir", lambda path: False)
+    monkeypatch.setattr(targets, "reported_caches", dict)
     assert targets._host_caches.__wrapped__() == (32 * KIB, 512 * KIB, 16 * MIB)
 
 
