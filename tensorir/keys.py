@@ -88,6 +88,9 @@ SCHEDULE_MODE = "schedule"
 #: Values of :data:`SCHEDULE_MODE`.
 MANUAL, AUTO = "manual", "auto"
 
+#: Whether a handwritten function's indices are trusted: no access is guarded whose index may be outside of its buffer.
+UNCHECKED_INDICES = "unchecked_indices"
+
 #: Attributes that say where a function comes from. Like the names of variables they are for readers: comparisons of
 #: functions ignore them.
 ORIGIN_ATTRS = frozenset({OPERATORS, CALLS, FORMULAS, VALUES})

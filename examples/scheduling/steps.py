@@ -1,17 +1,20 @@
 """The steps of docs/scheduling.md: a matrix product from loops as written to loops that fill registers and caches.
 
-Each step returns the schedule of the product of two ``n`` x ``n`` matrices of float32.
+Each step returns the schedule of the product of two ``n`` x ``n`` matrices of float32. Vectors and tiles are those of
+the target that is current when this is imported: the machine's, or that of ``with tw.Target(...)``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+import tilewright as tw
 from tilewright import tensorir as ti
 from tilewright.tensorir import tensor as te
 
-LANES = 16  # numbers of 32 bits in a vector of AVX-512
-ROWS, VECTORS = 12, 2  # of a tile: 24 accumulators of the 32 registers
+TARGET = tw.Target.current()
+LANES = TARGET.vector_bits // 32  # numbers of 32 bits in a vector: 16 with AVX-512
+ROWS, VECTORS = (12, 2) if TARGET.vector_registers >= 32 else (6, 2)  # of a tile: 24 accumulators of the 32 registers
 WIDTH = VECTORS * LANES  # columns of a tile, and of a panel
 GROUP = 4  # panels that stay in the L2 cache together
 

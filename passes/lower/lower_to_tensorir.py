@@ -33,6 +33,7 @@ from tilewright.passes.decorators import module_pass
 from tilewright.passes.graph.walk import as_group
 from tilewright.passes.lower.adopt import adopt
 from tilewright.passes.lower.generalize import SizeGeneralizer
+from tilewright.passes.lower.guard_accesses import guard_accesses
 from tilewright.passes.lower.inner_calls import check_inner_calls
 from tilewright.passes.lower.overwrites import find_overwrites
 from tilewright.passes.lower.parts import Excess, assemble, find_parts, with_strides
@@ -68,7 +69,7 @@ class LowerToTensorIR(ModulePass):
                 lowered[key] = function.with_body(kernels.lower(function.body))
             else:
                 check_inner_calls(function, mod)
-                lowered[key] = adopt(function, key.name)
+                lowered[key] = guard_accesses(adopt(function, key.name), ctx)
         return mod.with_functions({**lowered, **kernels.made})
 
 

@@ -12,7 +12,13 @@ use for, and all parts together are as much code as before. So concatenations an
 the copies that they are. Splits in the middle first: a parallel loop, which stays one, finds its formula by bisection.
 
 A condition that a loop does not change leaves it in the same way, when it deals out the loads: the loop is written once
-for each side.
+for each side. One that decides about the whole body leaves it always, as each side is written once anyway::
+
+    for i in range(n):                                            if m < 5:
+        for j in range(m):                                            for i in range(n):
+            if m < 5 and j < i:                        ->                 for j in range(m):
+                c[i, j] = x[i]                                                if j < i:
+                                                                                  c[i, j] = x[i]
 """
 
 from __future__ import annotations
@@ -25,12 +31,15 @@ from typing import TypeVar
 from tilewright.passes.tensor.loop_guards import FALSE, TRUE, Conditions, Guard, with_known
 from tilewright.tensorir.arith import Analyzer
 from tilewright.tensorir.arith.region import partition_point
-from tilewright.tensorir.conditions import OPPOSITES
-from tilewright.tensorir.expr import BufferLoad, Compare, Expr, Var, compare, maximum, minimum
-from tilewright.tensorir.functor import free_vars, walk_to_loads
-from tilewright.tensorir.stmt import For, Stmt
+from tilewright.tensorir.conditions import OPPOSITES, conjuncts
+from tilewright.tensorir.expr import BufferLoad, Compare, Expr, Var, all_of, compare, maximum, minimum
+from tilewright.tensorir.functor import CALLS, DIVISIONS, LOADS, free_vars, kinds, uses_var, walk_to_loads
+from tilewright.tensorir.stmt import For, IfThenElse, Stmt, sequence
 
 _Found = TypeVar("_Found")
+
+#: What keeps a condition in its loop, which may not run.
+_STAYS = LOADS | DIVISIONS | CALLS
 
 
 @dataclass(frozen=True)
@@ -101,6 +110,38 @@ def find_choice(body: Stmt, conditions: Conditions, analyzer: Analyzer) -> tuple
             if _deals_out(taken, other, loads):
                 return condition, taken, other
     return None
+
+
+def find_outer_choice(loop: For) -> tuple[Expr, Stmt, Stmt] | None:
+    """Return the condition that decides, before ``loop`` runs, about all of its body, with the body where it holds and
+    where it does not (nothing, for an ``if`` without ``else``); None if there is none.
+
+    The body is one ``if``, directly or in loops around nothing else. Of an ``if`` without ``else`` the terms of a
+    conjunction are conditions, too. What reads memory or divides stays: it would run where the loop does not.
+    """
+    inner: list[For] = []
+    stmt = loop.body
+    while isinstance(stmt, For):
+        inner.append(stmt)
+        stmt = stmt.body
+    if not isinstance(stmt, IfThenElse):
+        return None
+    variables = {loop.var, *(each.var for each in inner)}
+    terms = [stmt.condition] if stmt.else_body is not None else list(conjuncts(stmt.condition))
+    moved = [term for term in terms if not kinds(term) & _STAYS and not uses_var(term, variables)]
+    if not moved:
+        return None
+    kept = [term for term in terms if term not in moved]
+    taken = IfThenElse(all_of(*kept), stmt.then_body) if kept else stmt.then_body
+    other = stmt.else_body
+    return all_of(*moved), _within_loops(inner, taken), sequence() if other is None else _within_loops(inner, other)
+
+
+def _within_loops(loops: Sequence[For], body: Stmt) -> Stmt:
+    """Return ``body`` inside of ``loops``, which are given outermost first."""
+    for loop in reversed(loops):
+        body = For(loop.var, loop.min, loop.extent, loop.kind, body, loop.annotations)
+    return body
 
 
 def _known_in_part(loop: For, fact: Expr, guards: Sequence[Guard], analyzer: Analyzer) -> dict[Expr, Expr]:

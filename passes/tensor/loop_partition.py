@@ -37,12 +37,13 @@ from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import primfunc_pass
 from tilewright.passes.properties import COMPACT, PARTITIONED, VECTOR_LOOPS
 from tilewright.passes.registry import register_pass
-from tilewright.passes.tensor.loop_cases import Cases, find_cases, find_choice
+from tilewright.passes.tensor.loop_cases import Cases, find_cases, find_choice, find_outer_choice
 from tilewright.passes.tensor.loop_guards import FALSE, TRUE, Guard, find_conditions, with_known
 from tilewright.passes.tensor.loop_ranges import limit_ranges, limiting_conditions
 from tilewright.passes.tensor.loop_remainders import find_tiles, tile_conditions, with_remainders
 from tilewright.passes.tensor.loop_rolling import rolled_up
 from tilewright.passes.tensor.scoped import ScopedMutator
+from tilewright.passes.tensor.simplify import is_empty
 from tilewright.tensorir.arith.region import partition_point
 from tilewright.tensorir.conditions import OPPOSITES
 from tilewright.tensorir.dtype import INT64
@@ -89,7 +90,8 @@ class _Partitioner(ScopedMutator):
 
     def mutate_For(self, loop: For) -> Stmt:
         if loop.kind in ("serial", "parallel") and loop.var.dtype is INT64:
-            split = self._split(loop)
+            choice = find_outer_choice(loop)
+            split = self._chosen_outside(loop, *choice) if choice is not None else self._split(loop)
             if split is not None:
                 return split
         return super().mutate_For(loop)
@@ -150,6 +152,8 @@ class _Partitioner(ScopedMutator):
             For(loop.var, loop.min, loop.extent, loop.kind, copy_with_fresh_definitions(body), loop.annotations)
             for body in (taken, other)
         ]
+        if is_empty(other):
+            return self.mutate_IfThenElse(IfThenElse(condition, copies[0]))
         fresh = Var(loop.var.name, loop.var.dtype)
         copies[1] = For(
             fresh, loop.min, loop.extent, loop.kind, substitute(copies[1].body, {loop.var: fresh}), loop.annotations

@@ -193,12 +193,13 @@ class _Sharer(Mutator):
 
     def _share(self, chain: list[Buffer], body: SeqStmt) -> Stmt:
         intervals: list[tuple[int, int, Buffer]] = []
-        for buffer in chain:
-            used = [number for number, stmt in enumerate(body.stmts) if _uses(stmt, buffer)]
+        inlined, flat = _inlined(body)
+        for buffer in (*chain, *inlined):
+            used = [number for number, stmt in enumerate(flat) if _uses(stmt, buffer)]
             if used:
                 intervals.append((used[0], used[-1], buffer))
         stmts: list[Stmt] = []
-        for number, stmt in enumerate(body.stmts):
+        for number, stmt in enumerate(flat):
             inner, rest = _peel(stmt) if isinstance(stmt, Allocate) else ([], stmt)
             intervals.extend((number, number, buffer) for buffer in inner)
             stmts.append(rest)
@@ -239,6 +240,23 @@ def _peel(stmt: Stmt) -> tuple[list[Buffer], Stmt]:
         chain.append(stmt.buffer)
         stmt = stmt.body
     return chain, stmt
+
+
+def _inlined(body: SeqStmt) -> tuple[list[Buffer], list[Stmt]]:
+    """Return the statements of ``body`` with those of the sequences that it allocates buffers for in their place, and
+    these buffers: each is live from its first use to its last, not to the end of the scope that it is allocated in."""
+    buffers: list[Buffer] = []
+    stmts: list[Stmt] = []
+    pending = list(reversed(body.stmts))
+    while pending:
+        stmt = pending.pop()
+        inner, rest = _peel(stmt)
+        if inner and isinstance(rest, SeqStmt):
+            buffers.extend(inner)
+            pending.extend(reversed(rest.stmts))
+        else:
+            stmts.append(stmt)
+    return buffers, stmts
 
 
 def _may_share(one: Buffer, other: Buffer) -> bool:

@@ -56,7 +56,7 @@ class VerifyMemoryConfig:
 class _MemoryVerifier(ScopedMutator):
     """A verifier that is a mutator only for its scopes; it changes nothing."""
 
-    def __init__(self, func: PrimFunc, max_stack_bytes: int) -> None:
+    def __init__(self, func: PrimFunc, max_stack_bytes: int | None) -> None:
         super().__init__(func)
         self.func, self.max_stack_bytes = func, max_stack_bytes
         self.defined: set[Buffer] = set(func.buffers)
@@ -77,6 +77,14 @@ class _MemoryVerifier(ScopedMutator):
         return op
 
     def mutate_Allocate(self, op: Allocate) -> Stmt:
+        if self.max_stack_bytes is not None:
+            self._check_allocation(op, self.max_stack_bytes)
+        self.defined.add(op.buffer)
+        result: Stmt = self.generic_mutate(op)
+        self.defined.discard(op.buffer)
+        return result
+
+    def _check_allocation(self, op: Allocate, max_stack_bytes: int) -> None:
         if op.buffer.scope not in ("stack", "register"):
             self.fail(
                 op,
@@ -87,15 +95,10 @@ class _MemoryVerifier(ScopedMutator):
             self.fail(op, f"stack buffer {op.buffer.name}: its size is not constant")
         else:
             self.stack_bytes += size
-            if self.stack_bytes > self.max_stack_bytes:
+            if self.stack_bytes > max_stack_bytes:
                 self.fail(
-                    op,
-                    f"stack buffers need {self.stack_bytes} bytes, more than max_stack_bytes = {self.max_stack_bytes}",
+                    op, f"stack buffers need {self.stack_bytes} bytes, more than max_stack_bytes = {max_stack_bytes}"
                 )
-        self.defined.add(op.buffer)
-        result: Stmt = self.generic_mutate(op)
-        self.defined.discard(op.buffer)
-        return result
 
     def mutate_For(self, loop: For) -> Stmt:
         if loop.kind == "parallel":
@@ -219,6 +222,15 @@ def verify_memory(func: PrimFunc, max_stack_bytes: int = 256 << 10) -> None:
         VerifyError: it violates one of the rules of the module's docstring.
     """
     _MemoryVerifier(func, max_stack_bytes).mutate(func.body)
+
+
+def verify_accesses(func: PrimFunc) -> None:
+    """Check the accesses of ``func``, which has no blocks but may still allocate buffers of any kind.
+
+    Raises:
+        VerifyError: an index is provably out of bounds.
+    """
+    _MemoryVerifier(func, None).mutate(func.body)
 
 
 @register_pass

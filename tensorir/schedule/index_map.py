@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import dataclasses
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -16,6 +15,7 @@ from tilewright.tensorir.arith.iter_solver import Prover, inverse
 from tilewright.tensorir.errors import ScheduleError
 from tilewright.tensorir.expr import Expr, Var, as_expr, binary
 from tilewright.tensorir.functor import substitute
+from tilewright.tensorir.tensor import index_parameters
 
 _OPERATORS: dict[type[ast.operator], str] = {
     ast.Add: "add",
@@ -47,7 +47,7 @@ class IndexMap:
                     f"expected {ndim}, one per dimension of the buffer"
                 )
             return function
-        parameters = list(inspect.signature(function).parameters.values())
+        parameters = index_parameters(function)
         named = all(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in parameters)
         if named and len(parameters) != ndim:
             raise ScheduleError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from tilewright.tensorir import tensor as te
 from tilewright.tensorir.expr import Var, binary
@@ -45,3 +46,14 @@ def test_a_formula_is_no_longer_copied_for_its_block() -> None:
     (block,) = blocks_of(te.create_prim_func("double", [x], [out]))
     assert isinstance(block.body, BufferStore)
     assert block.body.value is out.body and block.body.indices == out.axes
+
+
+def test_a_parameter_with_a_default_is_no_index() -> None:
+    """As in formulas that a loop makes, each of which holds what it is made of."""
+    x = te.placeholder((4,), "int64", "x")
+    outs = [te.compute((4,), lambda i, by=by: x[i] * by, name=f"by{by}") for by in (2, 3)]
+    found = np.zeros((2, 4), "int64")
+    interpret(te.create_prim_func("multiples", [x], outs), np.arange(4), *found)
+    np.testing.assert_array_equal(found, [[0, 2, 4, 6], [0, 3, 6, 9]])
+    with pytest.raises(TypeError, match="the formula takes 1 indices, but the shape has 2 dimensions"):
+        te.compute((4, 4), lambda i, by=2: x[i] * by)

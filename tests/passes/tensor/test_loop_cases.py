@@ -88,6 +88,38 @@ def test_a_condition_that_the_loop_does_not_change_leaves_it(rewrites) -> None:
 
 
 @pytest.mark.parametrize(
+    ("before", "expected"),
+    [
+        (
+            "for i in range(32) { if n < 5 { C[i] = X[i] } else { C[i] = X[i] + 1.0 } }",
+            "if n < 5 { for i in range(32) { C[i] = X[i] } } else { for i in range(32) { C[i] = X[i] + 1.0 } }",
+        ),
+        (
+            "for i in range(8) { for j in range(4) { if n < 5 and j < i { C[i * 4 + j] = X[i] } } }",
+            "if n < 5 { for i in range(8) { for j in range(min(i, 4)) { C[i * 4 + j] = X[i] } } }",
+        ),
+        (
+            "for i in parallel(32) { if n < 5 { if n > 2 { C[i] = X[i] } } }",
+            "if n < 5 and n >= 3 { for i in parallel(32) { C[i] = X[i] } }",
+        ),
+        (
+            "for i in range(32) { if n < 5 or n == 7 { C[i] = X[i] } }",
+            "if n < 5 or n == 7 { for i in range(32) { C[i] = X[i] } }",
+        ),
+    ],
+    ids=["else", "conjunction", "one after the other", "alternatives"],
+)
+def test_a_condition_about_all_of_a_body_leaves_the_loop(rewrites, before: str, expected: str) -> None:
+    rewrites(partitioned, program(before), program(expected))
+
+
+@pytest.mark.parametrize("condition", ["X[0] < 5.0", "64 // n < 5"], ids=["memory", "division"])
+def test_a_condition_that_may_not_be_evaluated_stays_in_its_loop(condition: str) -> None:
+    after = partitioned(parse(program(f"for i in range(n) {{ if {condition} {{ C[i] = X[i] }} }}")))
+    assert isinstance(after.body, For)
+
+
+@pytest.mark.parametrize(
     "body",
     [
         "for i in range(32) { C[i] = select(n < 5, X[i] + Y[i], X[i] * Y[i]) }",  # two copies of two loads

@@ -104,6 +104,21 @@ def test_buffers_that_live_one_after_the_other_share_memory(keeps_results, scope
     assert (allocated, after.attrs.get("num_workspaces", 0)) == ((2, 0) if scope == "stack" else (0, 2))
 
 
+@pytest.mark.parametrize("scope", ["stack", "arena"])
+def test_buffers_that_are_allocated_where_they_are_first_used_share_memory(keeps_results, scope: str) -> None:
+    """As a function of loops allocates them: each until the end of the body, inside of the scope of those before it."""
+    header, *lines = CHAIN.strip().splitlines()
+    allocations, loops = lines[:3], "\n".join(lines[3:])
+    for line, first_use in zip(allocations, ("S[i] =", "T[i] =", "U[i] ="), strict=True):
+        before, after = loops.split(f"  for i in range(SIZE) {{\n    {first_use}")
+        loops = f"{before}{line}\n  for i in range(SIZE) {{\n    {first_use}{after}"
+    program = f"{header}\n{loops}".replace("SCOPE", scope).replace("SIZE", "8")
+    assert program.index("U:") > program.index("T[i] =")
+    after = keeps_results(rewrite_storage, program)
+    allocated = sum(isinstance(node, Allocate) for node in walk(after.body))
+    assert (allocated, after.attrs.get("num_workspaces", 0)) == ((2, 0) if scope == "stack" else (0, 2))
+
+
 def test_workspaces_of_equal_symbolic_sizes_share_memory(keeps_results) -> None:
     program = CHAIN.replace("SCOPE", "arena").replace("SIZE", "n")
     program = program.replace("B: Buffer[(n,), float32])", "B: Buffer[(n,), float32], n: int64)")

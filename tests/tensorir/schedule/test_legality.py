@@ -215,6 +215,13 @@ def test_layouts_must_be_injective_and_parameters_keep_theirs() -> None:
     refused(sch, lambda: sch.transform_layout(total, 0, lambda i, j: (j, i)), "takes 2 indices")
 
 
+def test_a_parameter_of_a_layout_with_a_default_is_no_index() -> None:
+    sch = Schedule(row_sum())
+    width = 3
+    sch.transform_layout(sch.get_block("total"), 0, lambda i, width=width: (i // width, i % width))
+    assert "total: Buffer[(2, 3), float32, arena]" in str(sch.func)
+
+
 def test_splits_must_cover_the_extent() -> None:
     sch = Schedule(row_sum())
     loop = sch.get_loops(sch.get_block("out"))[0]
