@@ -142,8 +142,8 @@ class Mutator:
         )
 
     def mutate(self, node: Any) -> Any:
-        """The new form of ``node``: by ``mutate_<class>`` if defined, else field by field. New statements in it take over
-        the sources of ``node`` (:mod:`.sources`)."""
+        """The new form of ``node``: by ``mutate_<class>`` if defined, else field by field. New statements in it take
+        over the sources of ``node`` (:mod:`.sources`)."""
         methods = type(self)._methods
         kind = type(node)
         try:
