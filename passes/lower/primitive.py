@@ -84,7 +84,7 @@ def lower_primitive(function: Function, name: str) -> PrimFunc:
     """
     owners: dict[Expr, Expr] = {}
     body = decompose(function.body, owners)
-    numbers = {call: number for number, call in enumerate(operator_calls(function.body))}
+    numbers: dict[Expr, int] = {call: number for number, call in enumerate(operator_calls(function.body))}
     values: dict[Expr, Value] = {}
     sources: dict[Tensor, int] = {}
     inputs: list[Tensor] = []
@@ -93,8 +93,9 @@ def lower_primitive(function: Function, name: str) -> PrimFunc:
     for node in post_order(body):
         if node not in values:
             values[node] = _lower_node(node, values)
-            if isinstance(node, Call) and owners.get(node) in numbers:
-                _set_source(_flatten(values[node]), numbers[owners[node]], inputs, sources)
+            number = numbers.get(owners.get(node, node))
+            if number is not None:
+                _set_source(_flatten(values[node]), number, inputs, sources)
     outputs = _flatten(values[body])
     distinct: list[Tensor] = []
     for output in outputs:

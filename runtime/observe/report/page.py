@@ -51,4 +51,4 @@ def page(title: str, data: Any) -> str:
 
 
 def _asset(name: str) -> str:
-    return importlib.resources.files(__package__).joinpath("page_parts", name).read_text(encoding="utf-8")
+    return importlib.resources.files(__package__).joinpath("page_parts").joinpath(name).read_text(encoding="utf-8")

@@ -76,7 +76,7 @@ def _same_inputs(models: Sequence[Executable]) -> Mapping[str, Any] | None:
     try:
         found = example_inputs(models[0]._built)
         for model in models:
-            model(**found)
+            model(*[found[argument.name] for argument in model.signature.inputs])
     except TilewrightError:
         return None
     return found
