@@ -94,3 +94,17 @@ def test_schedules_hand_sources_on() -> None:
     schedule.compute_at(schedule.get_block("b"), outer)
     assert stores(schedule.func) == {"b": {0}, "c": {1}}
     assert all(sources_of(stmt) for stmt in walk_statements(schedule.func.body) if isinstance(stmt, For))
+
+
+@pytest.mark.parametrize("primitive", ["cache_read", "cache_write"])
+def test_a_copy_has_the_sources_of_the_block_that_it_is_for(primitive: str) -> None:
+    schedule = Schedule(chain())
+    getattr(schedule, primitive)(schedule.get_block("c"), 0, "stack")
+    copied = {"cache_read": "b_stack", "cache_write": "c_stack"}[primitive]
+    assert stores(schedule.func)[copied] == {1}
+
+
+def test_a_block_in_another_layout_keeps_its_sources() -> None:
+    schedule = Schedule(chain())
+    schedule.transform_layout(schedule.get_block("b"), 0, lambda i: (i // 4, i % 4))
+    assert stores(schedule.func) == {"b": {0}, "c": {1}}
