@@ -2,7 +2,7 @@
 const seconds = (s) => s >= 1 ? s.toFixed(3) + " s" : s >= 1e-3 ? (s * 1e3).toFixed(3) + " ms" : (s * 1e6).toFixed(1) + " us";
 const percent = (part) => (100 * part).toFixed(1) + " %";
 const giga = (rate) => (rate / 1e9).toFixed(1);
-const times = (ratio) => Number.isFinite(ratio) ? ratio.toFixed(2) + "x" : "-";
+const times = (ratio) => Number.isFinite(ratio) ? (ratio < 0.095 ? ratio.toPrecision(2) : ratio.toFixed(2)) + "x" : "-";
 
 function bytes(count) {
   for (const unit of ["B", "KiB", "MiB"]) {

@@ -52,11 +52,16 @@ def test_kernels_are_side_by_side_with_their_times(compared: Any, compared_page:
     found = [float(text.split()[0]) for text in (first, second)]
     assert found == pytest.approx([1e6 * time for time in times], abs=0.06)
     assert float(ratio.removesuffix("x")) == pytest.approx(times[1] / times[0], abs=0.006)
+    assert float(cells(compared, "compared-kernels", "nn.dense, nn.relu")[5].removesuffix("x")) > 0
 
 
 def test_the_calls_of_both_are_bars_on_one_scale(compared: Any, compared_page: Path) -> None:
     calls = sum(len(build["profile"]["attributes"]["calls"]) for build in builds_of(compared_page))
     assert compared.locator("#compared-times rect").count() == calls
+    frame = compared.locator("#compared-times").bounding_box()
+    for bar in compared.locator("#compared-times rect").all():
+        box = bar.bounding_box()
+        assert frame["x"] <= box["x"] and box["x"] + box["width"] <= frame["x"] + frame["width"]
 
 
 def test_each_column_says_what_it_is(compared: Any) -> None:
