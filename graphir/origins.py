@@ -44,11 +44,12 @@ class KernelOrigins:
 
 def operator_origins(root: Expr) -> tuple[Origin, ...]:
     """Return the operators that are called in ``root``, in order of evaluation."""
-    return tuple(
-        Origin(node.op.name, node.span)
-        for node in post_order(root)
-        if isinstance(node, Call) and isinstance(node.op, Operator)
-    )
+    return tuple(Origin(call.op.name, call.span) for call in operator_calls(root) if isinstance(call.op, Operator))
+
+
+def operator_calls(root: Expr) -> list[Call]:
+    """Return the calls of operators in ``root``, in order of evaluation."""
+    return [node for node in post_order(root) if isinstance(node, Call) and isinstance(node.op, Operator)]
 
 
 def call_origins(call: Call) -> tuple[Origin, ...]:

@@ -122,9 +122,15 @@ def trace_text(events: Sequence[Mapping[str, Any]]) -> str:
     return json.dumps({"traceEvents": events, "displayTimeUnit": "ms"})
 
 
-def trace_events(spans: Iterable[Span], now: float, category: str, process: int = 1) -> list[dict[str, Any]]:
-    """Make a complete event for each span; an open span ends at ``now``."""
-    threads: dict[int, int] = {}
+def trace_events(
+    spans: Iterable[Span], now: float, category: str, process: int = 1, threads: dict[int, int] | None = None
+) -> list[dict[str, Any]]:
+    """Make a complete event for each span; an open span ends at ``now``.
+
+    Args:
+        threads: gets the number of the lane of each thread.
+    """
+    threads = {} if threads is None else threads
     return [
         {
             "name": span.name,

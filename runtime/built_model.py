@@ -190,15 +190,23 @@ class BuiltModel:
             assert isinstance(runner, MachineCodeRunner)
             runner.limit_threads(number if number < self.target.num_threads else None)
 
-    def lower_again(self, segment: int, instruments: Sequence[PassInstrument]) -> LoweredFunction:
+    def lower_again(
+        self,
+        segment: int,
+        instruments: Sequence[PassInstrument],
+        between: Callable[[str, IRModule], IRModule] | None = None,
+    ) -> LoweredFunction:
         """Run the passes on a segment again, with ``instruments`` around them.
+
+        Args:
+            between: gets the module after each stage (:func:`.lower_model.lower`).
 
         Raises:
             ArtifactError: its graph is not available; see :class:`Source`.
         """
         module = self.source.modules()[segment]
         with self.settings.context(instruments):
-            return lower_model.lower(module, self.target, self.after)[0]
+            return lower_model.lower(module, self.target, self.after, between=between)[0]
 
     def stages(self) -> dict[str, Stage]:
         """Return functions that make the text of each stage, by the name of the stage."""

@@ -105,6 +105,7 @@ def lower(
     loaded: LoadedCode | None = None,
     cache: DiskCache | None = None,
     behind: contextlib.ExitStack | None = None,
+    between: Callable[[str, IRModule], IRModule] | None = None,
 ) -> tuple[LoweredFunction, Function]:
     """Run the passes on ``mod`` and compile it.
 
@@ -113,6 +114,7 @@ def lower(
         loaded: the code, if it exists already; then nothing is compiled.
         cache: the cache in which kernels are looked up.
         behind: exit stack whose callbacks write new kernels to ``cache`` when it is closed, after the build.
+        between: gets the module after each stage and returns one that is equal but for the sources of its statements.
 
     Returns:
         the lowered function, and ``main`` as the last pass over graphs left it.
@@ -144,6 +146,7 @@ def lower(
                 shown.kernels(len(prim_funcs(mod)))
             mod = passes(mod, context)
             mod = after[stage](mod, context) if stage in after else mod
+            mod = between(stage, mod) if between is not None else mod
             modules[stage] = mod
             if pipeline is graph_pipeline and loaded is None:
                 values.start(constants_of(mod))

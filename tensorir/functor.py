@@ -36,7 +36,8 @@ from tilewright.tensorir.occurrences import (
     walk_to,
     walk_to_loads,
 )
-from tilewright.tensorir.stmt import PrimFunc
+from tilewright.tensorir.sources import inherit
+from tilewright.tensorir.stmt import PrimFunc, Stmt
 
 __all__ = [
     "CALLS",
@@ -141,7 +142,8 @@ class Mutator:
         )
 
     def mutate(self, node: Any) -> Any:
-        """The new form of ``node``: by ``mutate_<class>`` if defined, else field by field."""
+        """The new form of ``node``: by ``mutate_<class>`` if defined, else field by field. New statements in it take
+        over the sources of ``node`` (:mod:`.sources`)."""
         methods = type(self)._methods
         kind = type(node)
         try:
@@ -151,7 +153,10 @@ class Mutator:
             if method is None and issubclass(kind, Expr) and not self._rewrites_expressions:
                 method = _itself
             methods[kind] = method
-        return self.generic_mutate(node) if method is None else method(self, node)
+        new = self.generic_mutate(node) if method is None else method(self, node)
+        if new is not node and isinstance(new, Stmt):
+            inherit(new, node)
+        return new
 
     def generic_mutate(self, node: Any) -> Any:
         """``node`` with its owned nodes and buffers mutated; ``node`` itself if none changed."""

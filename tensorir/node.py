@@ -52,7 +52,7 @@ def new_buffer(**kwargs: Any) -> Any:
 class Node:
     """Base of all loop-level IR nodes."""
 
-    __slots__ = ("_kinds", "_leaves", "_notes")
+    __slots__ = ("_kinds", "_leaves", "_notes", "_sources")
 
     #: Kept by :func:`tilewright.tensorir.occurrences.kinds`; set where the leaves are.
     _kinds: int
@@ -62,6 +62,9 @@ class Node:
 
     #: Kept by :func:`notes_on`.
     _notes: dict[Any, Any]
+
+    #: Kept by :mod:`tilewright.tensorir.sources` for statements whose origin is known.
+    _sources: frozenset[int]
 
     #: (name, role) of each field that is part of the node, in order.
     node_fields: ClassVar[tuple[tuple[str, str], ...]] = ()

@@ -37,6 +37,7 @@ from tilewright.tensorir.reduction import (
     reduce_axis,
     sum,
 )
+from tilewright.tensorir.sources import add_sources
 from tilewright.tensorir.stmt import (
     Allocate,
     Block,
@@ -345,13 +346,20 @@ def _simultaneous(targets: Sequence[Buffer], values: Sequence[Expr], place: tupl
 
 
 def create_prim_func(
-    name: str, inputs: Sequence[Tensor], outputs: Sequence[Tensor], attrs: Mapping[str, Any] | None = None
+    name: str,
+    inputs: Sequence[Tensor],
+    outputs: Sequence[Tensor],
+    attrs: Mapping[str, Any] | None = None,
+    sources: Mapping[Tensor, int] | None = None,
 ) -> PrimFunc:
     """The function that computes ``outputs`` from ``inputs``: one loop nest for each tensor in between, in order, or
     the loops of an ``extern``.
 
     Parameters are the inputs' buffers, the outputs' buffers, and the symbolic dimensions of shapes and formulas.
     Tensors in between are allocated in the arena.
+
+    Args:
+        sources: the source of the loops of each tensor (:mod:`.sources`), where it is known.
 
     Raises:
         ValueError: an output is a placeholder, or a placeholder that is needed is no input.
@@ -378,11 +386,11 @@ def create_prim_func(
         if isinstance(tensor.body, Extern):
             if tensor.body not in written:
                 written.add(tensor.body)
-                stages.append(substitute(tensor.body.stmt, {}, buffers))
+                stages.append(_from_source(substitute(tensor.body.stmt, {}, buffers), tensor, sources))
                 allocated.extend(buffer for buffer in tensor.body.outputs if buffer not in buffers)
             continue
         block_name = _unique(tensor.name, used)
-        stages.append(_nest(tensor, buffers, block_name, variables))
+        stages.append(_from_source(_nest(tensor, buffers, block_name, variables), tensor, sources))
         if tensor.buffer not in buffers:
             allocated.append(tensor.buffer)
         allocated.extend(tensor.extra_buffers)
@@ -398,6 +406,13 @@ def create_prim_func(
     if written or not variables.used <= variables.defined | dims.keys():
         dims.update(dict.fromkeys(free_vars(body)))  # those that only a formula mentions
     return PrimFunc(name, (*params, *dims), body, {**(attrs or {}), NUM_OUTPUTS: len(outputs)})
+
+
+def _from_source(nest: Stmt, tensor: Tensor, sources: Mapping[Tensor, int] | None) -> Stmt:
+    """Set the source of the loops that compute a tensor, which no other program holds yet."""
+    if sources is not None and tensor in sources:
+        add_sources(nest, frozenset([sources[tensor]]))
+    return nest
 
 
 def _unique(name: str, used: set[str]) -> str:

@@ -214,10 +214,7 @@ class CompiledModule:
         """
         if not self.llvm_ir:
             raise CodegenError("a module loaded from object code has no assembly text")
-        with _borrowed_machine(self.target, self._effort) as machine:
-            module = _parse(self.llvm_ir, machine)
-            _optimize(module, machine, self._effort, self.llvm_ir)
-            return str(machine.emit_assembly(module))
+        return assembly_of(self.llvm_ir, self.target, self._effort)
 
     def address(self, name: str) -> int:
         """Return the address of the PrimFunc ``name``: ``void f(ptr..., i64...)`` with its parameters in order; if the
@@ -267,6 +264,18 @@ class CompiledModule:
         except RuntimeError as error:
             raise CodegenError(f"the module cannot be linked: {error}") from error
         return engine
+
+
+def assembly_of(llvm_ir: str, target: Target, effort: Effort) -> str:
+    """Return the machine code of LLVM IR as assembly text.
+
+    Raises:
+        CodegenError: LLVM rejects the text.
+    """
+    with _borrowed_machine(target, effort) as machine:
+        module = _parse(llvm_ir, machine)
+        _optimize(module, machine, effort, llvm_ir)
+        return str(machine.emit_assembly(module))
 
 
 def _parse(llvm_ir: str, machine: llvm.TargetMachine) -> llvm.ModuleRef:

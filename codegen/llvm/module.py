@@ -31,6 +31,9 @@ class ModuleEmitter:
     variables as i64; with ``packed`` each entry also becomes ``void tw.f.packed(ptr)``, which takes them as an array of
     64-bit integers. For a target with several threads ``tw.f`` takes one more parameter, a team
     (:mod:`~tilewright.codegen.llvm.team`) or null: ``tw.f.packed`` gathers a team if ``f`` forks more than once.
+
+    Args:
+        traced: whether ``text`` records the statement that each line is for (:mod:`.source_lines`).
     """
 
     def __init__(
@@ -40,11 +43,12 @@ class ModuleEmitter:
         entry_names: Collection[str],
         elsewhere: Sequence[PrimFunc] = (),
         packed: bool = True,
+        traced: bool = False,
     ) -> None:
         self.target = target
         self.packed = packed
         self.has_teams = target.num_threads != 1
-        self.text = Module(target.has_half_conversions)
+        self.text = Module(target.has_half_conversions, traced)
         self.functions: dict[str, PrimFunc] = {}
         self.entry_names = frozenset(entry_names)
         for func in functions:

@@ -44,6 +44,7 @@ def emit_parallel_loop(emitter: FunctionEmitter, loop: For) -> None:
     begin = arithmetic.cast(child.builder, INT64, loop.var.dtype, "%begin")
     end = arithmetic.cast(child.builder, INT64, loop.var.dtype, "%end")
     child.loop(loop.var, begin, end, False, loop.body)
+    child.builder.record(0, loop)
     module = emitter.module
     module.text.functions.append(child.finish(f"define internal void {body}({', '.join(params)}) {module.attributes}"))
     _fork(emitter, loop, body, captures)

@@ -18,6 +18,10 @@ import numpy as np
 
 from tilewright.codegen.llvm.innermost import Mark
 from tilewright.tensorir.dtype import DataType
+from tilewright.tensorir.stmt import Stmt
+
+#: The statements that the lines of a function were emitted for: by the name of the result, or by the whole line.
+Makers = dict[str, Stmt]
 
 _ELEMENT_TYPES = {
     "bool": "i1",
@@ -126,10 +130,16 @@ class Module:
 
     Args:
         converts_halves: whether the target has instructions between float16 and float32.
+        traced: whether functions record the statements that their lines are for.
+
+    Attributes:
+        makers: these statements, by the first line of the function.
     """
 
-    def __init__(self, converts_halves: bool = True) -> None:
+    def __init__(self, converts_halves: bool = True, traced: bool = False) -> None:
         self.converts_halves = converts_halves
+        self.traced = traced
+        self.makers: dict[str, Makers] = {}
         self.declarations: dict[str, str] = {}
         self._operands: dict[str, str] = {}  # of declared functions, by name
         self.helpers: dict[str, str] = {}
@@ -176,6 +186,9 @@ class Builder:
     """Appends the instructions of one function.
 
     Every method returns the operand (``%t7`` or a constant) that holds the result.
+
+    Attributes:
+        makers: the statements that the lines are for, if the module is traced.
     """
 
     def __init__(self, module: Module) -> None:
@@ -183,6 +196,7 @@ class Builder:
         self.entry: list[str] = []  # stack slots: LLVM promotes those of the entry block
         self.lines: list[str] = []
         self.block = "entry"
+        self.makers: Makers | None = {} if module.traced else None
         self._count = 0
         #: Operands by their value (the text of a pure instruction, or an expression), and the keys to forget at the end
         #: of the innermost scope, and at the end of the innermost scope or copy of an unrolled body.
@@ -275,6 +289,16 @@ class Builder:
         """Return the current place."""
         return Mark(len(self.lines), self._count)
 
+    def record(self, place: int, stmt: Stmt) -> None:
+        """Record that the lines from ``place`` on are for ``stmt``, unless they are for a statement in it. Lines move
+        when loops are finished, so that names tell them apart, not their places. Does nothing in a module that is not
+        traced."""
+        if self.makers is None:
+            return
+        for lines in self.lines[place:]:
+            for line in lines.split("\n"):
+                self.makers.setdefault(_key(line), stmt)
+
     def _forget(self, things: list[object]) -> None:
         for thing in things:
             del self._known[thing]
@@ -312,4 +336,21 @@ class Builder:
 
     def function(self, header: str) -> str:
         """Return the text of the finished function."""
+        if self.makers is not None:
+            self.module.makers[f"{header} {{"] = self.makers
         return "\n".join([f"{header} {{", "entry:", *self.entry, *self.lines, "}", ""])
+
+
+def _key(line: str) -> str:
+    """Return what tells a line from the others of its function: the name of its result, or all of it."""
+    name, is_value, _ = line.partition(" = ")
+    return name if is_value else line
+
+
+def maker_of(line: str, makers: Makers) -> Stmt | None:
+    """Return the statement that a line of a function was emitted for; None if it is for none. Names that the finish of
+    loops derives from others (``%t.5.next``) belong to the same statement."""
+    key = _key(line)
+    while key not in makers and " = " in line and "." in key:
+        key = key.rpartition(".")[0]
+    return makers.get(key)

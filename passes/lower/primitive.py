@@ -15,6 +15,7 @@ from tilewright.graphir.dims import as_dim, format_shape, shape_equal
 from tilewright.graphir.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, Var
 from tilewright.graphir.keys import KIND, SIZES
 from tilewright.graphir.op import Operator
+from tilewright.graphir.origins import operator_calls
 from tilewright.graphir.types import TensorType, TupleType, Type
 from tilewright.graphir.visitor import post_order, rewrite
 from tilewright.tensorir import tensor as te
@@ -29,8 +30,11 @@ from tilewright.tensorir.tensor import Tensor
 Value = Tensor | list["Value"]
 
 
-def decompose(root: Expr) -> Expr:
+def decompose(root: Expr, owners: dict[Expr, Expr] | None = None) -> Expr:
     """Replace every operator in ``root`` that has no loop-level definition by its decomposition.
+
+    Args:
+        owners: gets, for each call in the result, the call in ``root`` that it is, or is a part of.
 
     Raises:
         UnsupportedOperatorError: operators have neither; the message names all of them.
@@ -50,7 +54,18 @@ def decompose(root: Expr) -> Expr:
             raise TypeInferenceError(f"{new.op.name}: decompose: expected an expression of {new.type}, found {found}")
         return rewrite(made, expand, {arg: arg for arg in new.args})
 
-    result = rewrite(root, expand)
+    def expand_whole(old: Expr, new: Expr) -> Expr:
+        made = expand(old, new)
+        if owners is not None and isinstance(new, Call):
+            waiting = [made]
+            while waiting:
+                part = waiting.pop()
+                if part not in owners and part not in new.args:
+                    owners[part] = old
+                    waiting += part.children
+        return made
+
+    result = rewrite(root, expand_whole)
     if missing:
         raise UnsupportedOperatorError(f"operators without a loop-level definition: {', '.join(missing)}")
     return result
@@ -60,29 +75,48 @@ def lower_primitive(function: Function, name: str) -> PrimFunc:
     """Return the loop-level function of a graph function whose body holds only calls of operators.
 
     Parameters are the tensors of ``function.params`` (tuples flattened), then its results. Scalar constants in the body
-    become part of the formulas.
+    become part of the formulas. The sources of the loops (:mod:`tilewright.tensorir.sources`) are the numbers of the
+    operators that they compute, in the order of :func:`~tilewright.graphir.origins.operator_origins`.
 
     Raises:
         TypeInferenceError: a type is not known.
         UnsupportedOperatorError: an operator has no loop-level definition.
     """
-    body = decompose(function.body)
+    owners: dict[Expr, Expr] = {}
+    body = decompose(function.body, owners)
+    numbers: dict[Expr, int] = {call: number for number, call in enumerate(operator_calls(function.body))}
     values: dict[Expr, Value] = {}
+    sources: dict[Tensor, int] = {}
     inputs: list[Tensor] = []
     for param in function.params:
         values[param] = _placeholder(param.name, param.type, inputs)
     for node in post_order(body):
         if node not in values:
             values[node] = _lower_node(node, values)
+            number = numbers.get(owners.get(node, node))
+            if number is not None:
+                _set_source(_flatten(values[node]), number, inputs, sources)
     outputs = _flatten(values[body])
     distinct: list[Tensor] = []
     for output in outputs:
         if output in distinct or output.body is None:
             output = _copy(output)
         distinct.append(output)
+    for copied in distinct:
+        _set_source([copied], len(numbers) - 1, inputs, sources)
     kind = function.attrs.get(KIND, "opaque")
-    made = te.create_prim_func(name, inputs, distinct, {KIND: kind, NUM_INPUTS: len(inputs)})
+    made = te.create_prim_func(name, inputs, distinct, {KIND: kind, NUM_INPUTS: len(inputs)}, sources)
     return with_sizes(made, function, [*inputs, *distinct])
+
+
+def _set_source(computed: Sequence[Tensor], number: int, inputs: Sequence[Tensor], sources: dict[Tensor, int]) -> None:
+    """Set the source of tensors, and of those between them and the tensors that others have computed."""
+    waiting = list(computed)
+    while waiting:
+        tensor = waiting.pop()
+        if tensor not in sources and tensor not in inputs:
+            sources[tensor] = number
+            waiting += tensor.inputs
 
 
 def with_sizes(made: PrimFunc, function: Function, tensors: Sequence[Tensor]) -> PrimFunc:

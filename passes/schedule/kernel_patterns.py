@@ -43,7 +43,8 @@ from tilewright.tensorir.expr import (
 )
 from tilewright.tensorir.functor import leaves, walk_statements, walk_to_loads
 from tilewright.tensorir.keys import ORIGIN_ATTRS, SPECIALIZE_TAIL
-from tilewright.tensorir.stmt import Block, BufferRegion, BufferStore, For, IfThenElse, PrimFunc
+from tilewright.tensorir.sources import inherit
+from tilewright.tensorir.stmt import Block, BufferRegion, BufferStore, For, IfThenElse, PrimFunc, Stmt
 from tilewright.tensorir.target import Target
 
 #: Loops of fewer iterations belong to the pattern: LLVM writes them out.
@@ -182,7 +183,11 @@ class _Walk:
         if not changed:
             return node
         made = type(node)(*values)
-        return self._reading_scalars(made) if isinstance(made, Block) else made
+        if isinstance(made, Block):
+            made = self._reading_scalars(made)
+        if isinstance(made, Stmt):
+            inherit(made, node)
+        return made
 
     def _operation(self, node: BinaryOp, fixed: bool) -> Expr:
         self.tokens.append((BinaryOp, node.op))

@@ -9,6 +9,7 @@ from tilewright.tensorir.expr import Buffer, BufferLoad, Expr, Var, as_expr
 from tilewright.tensorir.functor import leaves, walk_to_loads
 from tilewright.tensorir.node import notes_on
 from tilewright.tensorir.schedule.indices import structure
+from tilewright.tensorir.sources import inherit
 from tilewright.tensorir.stmt import Block, BufferRegion, BufferStore, For, IterVar, LetStmt, Range, Stmt
 
 
@@ -173,8 +174,9 @@ def change_block(
         block.annotations if annotations is None else annotations,
         block.needed if isinstance(needed, _Keep) else needed,
     )
-    if not changed:
-        if accesses in notes_on(block):
-            notes_on(made)[accesses] = accesses(block)
-        return made
-    return _with_regions(made)
+    if changed:
+        made = _with_regions(made)
+    elif accesses in notes_on(block):
+        notes_on(made)[accesses] = accesses(block)
+    inherit(made, block)
+    return made

@@ -12,6 +12,7 @@ from tilewright.tensorir.schedule.loops import check_kinds
 from tilewright.tensorir.schedule.placement import full_nest, holds, insert, scope_parts
 from tilewright.tensorir.schedule.scope import find_buffer, replace_buffers
 from tilewright.tensorir.schedule.state import State
+from tilewright.tensorir.sources import inherit
 from tilewright.tensorir.stmt import Block, BufferStore, For, IterVar, Stmt
 
 
@@ -21,13 +22,15 @@ def _cache_buffer(state: State, buffer: Buffer, scope: str) -> Buffer:
     return Buffer(state.unique_buffer_name(f"{buffer.name}_{scope}"), buffer.shape, buffer.dtype, scope)
 
 
-def _copy_block(state: State, source: Buffer, target: Buffer, name: str) -> Block:
-    """The block that copies ``source`` to ``target``, of the same shape."""
+def _copy_block(state: State, source: Buffer, target: Buffer, name: str, cause: Block) -> Block:
+    """The block that copies ``source`` to ``target``, of the same shape, for the sake of the block ``cause``."""
     zero = as_expr(0)
     iters = [IterVar(Var(f"vax{n}"), zero, extent, "spatial", zero) for n, extent in enumerate(source.shape)]
     place = tuple(item.var for item in iters)
     body = BufferStore(target, BufferLoad(source, place), place)
-    return new_block(state.unique_block_name(name), iters, None, None, body)
+    made = new_block(state.unique_block_name(name), iters, None, None, body)
+    inherit(made, cause)
+    return made
 
 
 def _outermost_scope(state: State, ref: BlockRef, is_clear: Callable[[Stmt], bool]) -> tuple[For | None, int]:
@@ -55,7 +58,7 @@ def cache_read(state: State, ref: BlockRef, which: int | str | Buffer, scope: st
         state.fail(f"cannot cache {buffer.name}: block {block.name} also writes it", block)
     cached = _cache_buffer(state, buffer, scope)
     writers = state.writers(buffer)
-    copy = _copy_block(state, buffer, cached, cached.name)
+    copy = _copy_block(state, buffer, cached, cached.name, block)
     late = [writer for writer in writers if state.position(writer) > state.position(block)]
     if late:
         state.fail(f"cannot cache {buffer.name}: block {late[0].name} writes it after block {block.name}", late[0])
@@ -79,7 +82,7 @@ def cache_write(state: State, ref: BlockRef, which: int | str | Buffer, scope: s
     if buffer in accesses(block).reads and block.init is None:
         state.fail(f"cannot cache {buffer.name}: block {block.name} accumulates onto its earlier contents", block)
     cached = _cache_buffer(state, buffer, scope)
-    copy = _copy_block(state, cached, buffer, cached.name)
+    copy = _copy_block(state, cached, buffer, cached.name, block)
     readers = state.readers(buffer)
     changed = state.replace({block: replace_buffers(block, {buffer: cached})}).allocate(cached)
     place, number = _outermost_scope(changed, ref, lambda part: not any(holds(part, reader) for reader in readers))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 from tilewright.tensorir.arith.iter_map import constant_value
@@ -23,6 +24,7 @@ from tilewright.tensorir.schedule.blocks import accesses, change_block
 from tilewright.tensorir.schedule.handles import BlockRef
 from tilewright.tensorir.schedule.indices import structure
 from tilewright.tensorir.schedule.state import State
+from tilewright.tensorir.sources import add_sources, sources_of
 from tilewright.tensorir.stmt import Allocate, Block, BufferStore, For, IterVar, SeqStmt, Stmt
 
 
@@ -168,7 +170,10 @@ def compute_inline(state: State, ref: BlockRef) -> State:
     table: dict[Stmt, Stmt | None] = {block: None}
     for consumer in consumers:
         init = None if consumer.init is None else replacer.mutate(consumer.init)
-        table[consumer] = change_block(consumer, init=init, body=replacer.mutate(consumer.body))
+        body = replacer.mutate(consumer.body)
+        table[consumer] = made = change_block(consumer, init=init, body=body)
+        for stmt in (made, body):
+            add_sources(stmt, sources_of(store))
     changed = state.replace(table)
     return changed.with_body(without_allocation(changed.func.body, buffer))
 
@@ -207,7 +212,10 @@ def reverse_compute_inline(state: State, ref: BlockRef) -> State:
     combined = _LoadReplacer(buffer, inner.indices, inner.value)
     replaced = combined.mutate(substitute(store.value, values))
     body = BufferStore(store.buffer, replaced, tuple(substitute(index, values) for index in store.indices))
-    changed = state.replace({block: None, producer: change_block(producer, body=body)})
+    made = change_block(producer, body=body)
+    for stmt, source in itertools.product((made, body), (store, inner)):
+        add_sources(stmt, sources_of(source))
+    changed = state.replace({block: None, producer: made})
     return changed.with_body(without_allocation(changed.func.body, buffer))
 
 

@@ -18,6 +18,7 @@ from tilewright.tensorir.schedule.nests import blocks_in, loops_in, rewrite, wit
 from tilewright.tensorir.schedule.placement import full_nest, holds, loop_name
 from tilewright.tensorir.schedule.regions import is_injective
 from tilewright.tensorir.schedule.state import State
+from tilewright.tensorir.sources import inherit
 from tilewright.tensorir.stmt import Allocate, Block, BufferStore, For, IfThenElse, IterVar, SeqStmt, Stmt
 
 
@@ -191,7 +192,9 @@ def _packing_block(
             body = IfThenElse(inside, body, padding)
     zero = as_expr(0)
     iters = [IterVar(place, zero, extent, "spatial", zero) for place, extent in zip(places, new.shape, strict=True)]
-    return new_block(block.name, iters, None, None, body, block.annotations)
+    made = new_block(block.name, iters, None, None, body, block.annotations)
+    inherit(made, block)
+    return made
 
 
 def _iter_names(index_map: IndexMap, names: list[str]) -> list[str]:

@@ -10,6 +10,7 @@ from tilewright.tensorir.functor import substitute
 from tilewright.tensorir.node import notes_on
 from tilewright.tensorir.schedule.blocks import change_block, with_value
 from tilewright.tensorir.schedule.questions import Questions
+from tilewright.tensorir.sources import inherit
 from tilewright.tensorir.stmt import Allocate, Block, For, SeqStmt, Stmt, sequence
 
 
@@ -114,7 +115,10 @@ def rewrite(stmt: Stmt, table: Mapping[Stmt, Stmt | None], within: Set[Stmt] | N
         within: the statements in ``table`` and those around them, if they are known: no other is entered.
     """
     if stmt in table:
-        return table[stmt]
+        new = table[stmt]
+        if new is not None:
+            inherit(new, stmt)
+        return new
     if within is not None and stmt not in within:
         return stmt
     if isinstance(stmt, (For, Allocate)):
@@ -135,7 +139,11 @@ def rewrite(stmt: Stmt, table: Mapping[Stmt, Stmt | None], within: Set[Stmt] | N
 
 def with_loop_body(loop: For, body: Stmt) -> For:
     """The loop with another body."""
-    return loop if body is loop.body else For(loop.var, loop.min, loop.extent, loop.kind, body, loop.annotations)
+    if body is loop.body:
+        return loop
+    made = For(loop.var, loop.min, loop.extent, loop.kind, body, loop.annotations)
+    inherit(made, loop)
+    return made
 
 
 def substitute_loops(stmt: Stmt, values: Mapping[Var, Expr], questions: Questions | None = None) -> Stmt:
@@ -146,7 +154,9 @@ def substitute_loops(stmt: Stmt, values: Mapping[Var, Expr], questions: Question
         body = substitute_loops(stmt.body, values, questions)
         if begin is stmt.min and extent is stmt.extent and body is stmt.body:
             return stmt
-        return For(stmt.var, begin, extent, stmt.kind, body, stmt.annotations)
+        made = For(stmt.var, begin, extent, stmt.kind, body, stmt.annotations)
+        inherit(made, stmt)
+        return made
     if isinstance(stmt, SeqStmt):
         return SeqStmt(tuple(substitute_loops(part, values, questions) for part in stmt.stmts))
     if isinstance(stmt, Allocate):

@@ -20,6 +20,7 @@ import pytest
 from click.testing import Result
 
 import tilewright as tw
+from tests.runtime.observe.report.conftest import builds_of
 from tilewright import passes
 from tilewright.cli.bench import difference, in_turns, ratio
 from tilewright.cli.group import cli
@@ -142,6 +143,13 @@ def test_an_explanation_is_printed(command: Command) -> None:
 def test_a_profile_of_an_artifact_without_its_graph_says_how_to_get_one(command: Command) -> None:
     found = command("profile", "network.tw")
     assert found.exit_code == 1 and "graph=True" in found.stderr and found.stdout == ""
+
+
+def test_a_report_compares_with_another_level(command: Command, tmp_path: Path) -> None:
+    found = command("report", MODEL, "-o", tmp_path / "report.html", "-r", 1, "--against-level", 0)
+    assert "at level 0" in found.stderr
+    one, two = builds_of(tmp_path / "report.html")
+    assert [one["settings"]["opt_level"], two["settings"]["opt_level"]] == [0, 2]
 
 
 def test_a_report_is_written(command: Command, tmp_path: Path) -> None:

@@ -92,7 +92,7 @@ def report(
             call = _call(before + number, fact, columns, tick, threads, roofs)
             if call is not None:
                 calls.append(call)
-                spans += _span(call, columns[typical], tick)
+                spans += _span(call, columns[typical], tick, threads)
         values += [
             dataclasses.replace(value, first=value.first + before, last=value.last + before)
             for value in allocations(function.lowered.main, sizes)
@@ -133,12 +133,19 @@ def _typical(runs: Sequence[Records]) -> int:
     return by_time[len(by_time) // 2]
 
 
-def _span(call: CallProfile, record: Records, tick: float) -> list[Span]:
-    """Make the span of a call; none if its branch was not taken. (In a loop, it is that of the last iteration.)"""
+def _span(call: CallProfile, record: Records, tick: float, threads: int) -> list[Span]:
+    """Make the span of a call; none if its branch was not taken. (In a loop, it is that of the last iteration, in which
+    threads worked their mean time.) Inside are the spans of threads, whose ``thread`` counts from 1."""
     if not record[RUNS]:
         return []
     start, end = int(record[BEGIN]) * tick, int(record[END]) * tick
-    return [Span(call.kernel, start, end - start, OK, {"number": call.number})]
+    busy = [int(ticks) * tick / int(record[RUNS]) for ticks in record[BUSY : BUSY + threads]]
+    work = [
+        Span(call.kernel, start, min(seconds, end - start), OK, {"worked": seconds}, thread=number)
+        for number, seconds in enumerate(busy, 1)
+        if seconds
+    ]
+    return [Span(call.kernel, start, end - start, OK, {"number": call.number}, work)]
 
 
 def _root(spans: list[Span]) -> Span:
@@ -146,7 +153,8 @@ def _root(spans: list[Span]) -> Span:
     start = min((span.start for span in spans), default=0.0)
     end = max((span.start + (span.duration or 0.0) for span in spans), default=0.0)
     for span in spans:
-        span.start -= start
+        for _, part in span.walk():
+            part.start -= start
     return Span("main", 0.0, end - start, OK, {}, sorted(spans, key=lambda span: span.start))
 
 

@@ -85,8 +85,9 @@ class CallProfile:
 class Profile(SpanReport):
     """The cost of a model's calls, made by :meth:`tilewright.Executable.profile`.
 
-    The spans are those of the run of median time: the model, and the kernel calls in it. Their attributes, and
-    :attr:`calls`, summarize all runs.
+    The spans are those of the run of median time: the model, the kernel calls in it, and in a call that several threads
+    may work on a span for the time that each of them worked. (Their times are sums, drawn from the begin of the call.)
+    The attributes of calls, and :attr:`calls`, summarize all runs.
 
     Attributes:
         calls: the kernel calls that ran, in order.
@@ -221,7 +222,10 @@ class Profile(SpanReport):
         }
 
     def events(self, process: int = 1) -> list[dict[str, Any]]:
-        """Return the events of the trace: the kernel calls of a run, and the live bytes of the arena."""
+        """Return the events of the trace: the kernel calls of a run, below them a lane for each thread with its work on
+        parallel loops, and the live bytes of the arena."""
+        lanes: dict[int, int] = {}
+        work = trace_events(self._spans, self.now(), self.kind, process, lanes)
         live = self.live_bytes()
         fills = [
             (span.start, live[span.attributes["number"]])
@@ -230,7 +234,17 @@ class Profile(SpanReport):
             if "number" in span.attributes
         ]
         return [
-            *trace_events(self._spans, self.now(), self.kind, process),
+            *work,
+            *(
+                {
+                    "name": "thread_name",
+                    "ph": "M",
+                    "pid": process,
+                    "tid": lane,
+                    "args": {"name": f"thread {thread - 1}" if thread else "kernel calls"},
+                }
+                for thread, lane in lanes.items()
+            ),
             *(
                 {"name": "arena", "ph": "C", "ts": start * 1e6, "pid": process, "args": {"bytes": size}}
                 for start, size in [*fills, (self.now(), 0)]

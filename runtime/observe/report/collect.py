@@ -22,18 +22,16 @@ from tilewright.runtime.observe.explain.explain import explain_lowered
 from tilewright.runtime.observe.report.graphs import picture
 from tilewright.runtime.observe.report.history import PassHistory
 from tilewright.runtime.observe.report.kernel_texts import kernel_texts
+from tilewright.runtime.observe.report.source_lines import SourceLines
 from tilewright.tensorir.errors import TilewrightError
 
 
-def collect(
-    model: Executable, inputs: Sequence[Any] | Mapping[str, Any] | None, repeat: int, title: str
-) -> dict[str, Any]:
-    """Collect the data of the page: run the passes once more, and profile calls.
+def collect(model: Executable, inputs: Sequence[Any] | Mapping[str, Any] | None, repeat: int) -> dict[str, Any]:
+    """Collect the data of a build: run the passes once more, and profile calls.
 
     Args:
         inputs: inputs of the profiled calls; drawn if None.
         repeat: number of profiled calls.
-        title: title of the page.
     """
     built = model._built
     whole = with_labels(built.module)
@@ -42,28 +40,28 @@ def collect(
     timing = PassTimingInstrument(steps=False)
     histories: list[PassHistory] = []
     lowered: list[LoweredFunction] = []
+    lines: list[SourceLines] = []
     with PassContext.collecting_remarks() as remarks:
         for segment in range(len(built.segments)):
             history = PassHistory(timing)
             histories.append(history)
-            lowered.append(labelled.lower_again(segment, [timing, history]))
+            lines.append(SourceLines())
+            lowered.append(labelled.lower_again(segment, [timing, history], lines[-1].between))
     data: dict[str, Any] = {
-        "title": title,
         "settings": _settings(built),
         "timing": timing.as_dict(),
         "history": [history.as_dict() for history in histories],
         "remarks": [dataclasses.asdict(remark) for remark in remarks],
-        "graph": {
-            "before": picture(_typed(labelled)),
-            "after": [_with_labels(picture(each.modules["tensor"]), each) for each in lowered],
-        },
         "kernels": {},
+        "lines": {},
         "profile": None,
         "explained": {},
         "problem": None,
     }
-    for each in lowered:
-        data["kernels"] |= kernel_texts(each, built.target, built.settings)
+    for each, own_lines in zip(lowered, lines, strict=True):
+        for name, made in kernel_texts(each, built.target, built.settings, own_lines).items():
+            data["kernels"][name] = made.texts
+            data["lines"][name] = made.origins
     profile = None
     try:
         given = inputs if inputs is not None else example_inputs(built)
@@ -76,6 +74,11 @@ def collect(
     else:
         data["profile"] = profile.as_dict()
         _name_origins(data["profile"]["attributes"]["calls"], data["profile"]["spans"], lowered)
+    sizes = data["profile"]["attributes"]["sizes"] if profile is not None else {}
+    data["graph"] = {
+        "before": picture(_typed(labelled), sizes),
+        "after": [_with_labels(picture(each.modules["tensor"], sizes), each) for each in lowered],
+    }
     explained = explain_lowered(built, lowered, remarks, {}, profile)
     data["explained"] = {each.kernel: each.as_dict() for each in explained.kernels}
     return data

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
+from tilewright.graphir.dims import Dim, symbols_of
 from tilewright.graphir.expr import Call, Constant, Expr, Function, GlobalVar, If, Let, Loop, Tuple, TupleGetItem, Var
 from tilewright.graphir.module import IRModule
 from tilewright.graphir.op import Operator
-from tilewright.graphir.origins import call_origins
+from tilewright.graphir.origins import KernelOrigins, call_origins
 from tilewright.graphir.types import TensorType, TupleType, Type
 from tilewright.graphir.visitor import post_order
 from tilewright.runtime.observe.report.layout import place
+from tilewright.tensorir.expr import as_expr
+from tilewright.tensorir.known_numbers import integer_value
 
 #: Maximum number of nodes that are drawn.
 MOST_NODES = 3000
@@ -19,6 +23,8 @@ MOST_NODES = 3000
 _LETTER, _LINE = 6.7, 15.0
 _PADDING = 14.0
 _MOST_LETTERS = 34
+#: Maximum number of letters of an attribute.
+_MOST_OF_ATTRIBUTE = 300
 
 
 @dataclasses.dataclass
@@ -31,16 +37,22 @@ class _Node:
     label: str | None = None
     kernel: str | None = None
     origins: list[str] = dataclasses.field(default_factory=list)
+    type: str = ""
+    attributes: dict[str, str] = dataclasses.field(default_factory=dict)
     constants: list[str] = dataclasses.field(default_factory=list)
 
 
-def picture(mod: IRModule) -> dict[str, Any]:
+def picture(mod: IRModule, sizes: Mapping[str, int] | None = None) -> dict[str, Any]:
     """Return the picture of ``main`` of a graph-level module as plain data.
 
-    ``{nodes, edges, width, height, engine, left_out}``: a node is ``{title, note, kind, label, kernel, origins,
-    constants, x, y, w, h}`` (``x`` and ``y`` of its center), an edge ``{from, to, path}``. Constants, and values that
-    are computed from constants only, are not nodes: they are listed in the nodes that use them.
+    ``{nodes, edges, width, height, engine, left_out}``: a node is ``{title, note, kind, label, kernel, origins, type,
+    attributes, constants, x, y, w, h}`` (``x`` and ``y`` of its center), an edge ``{from, to, path}``. Constants, and
+    values that are computed from constants only, are not nodes: they are listed in the nodes that use them.
+
+    Args:
+        sizes: sizes of symbolic dimensions, by name, to show in place of their names; ``type`` keeps the names.
     """
+    sizes = sizes or {}
     function = mod["main"]
     if not isinstance(function, Function):
         raise TypeError(f"expected a graph, found main as {type(function).__name__}")
@@ -67,8 +79,8 @@ def picture(mod: IRModule) -> dict[str, Any]:
         if len(nodes) >= MOST_NODES:
             left_out += 1
             continue
-        made = _node(expr)
-        made.constants = [_shape(part.type) for part, _ in sources if part in constants]
+        made = _node(expr, sizes)
+        made.constants = [_shape(part.type, sizes) for part, _ in sources if part in constants]
         meaning[expr] = [len(nodes)]
         for _, numbers in sources:
             edges.update(dict.fromkeys((number, len(nodes)) for number in numbers))
@@ -76,7 +88,9 @@ def picture(mod: IRModule) -> dict[str, Any]:
     results = meaning.get(function.body, [])
     if results:
         edges.update(dict.fromkeys((number, len(nodes)) for number in results))
-        nodes.append(_Node("result", _shape(function.body.type), "result"))
+        result = _Node("result", _shape(function.body.type, sizes), "result")
+        result.type = _shape(function.body.type)
+        nodes.append(result)
     layout = place([_size(node) for node in nodes], list(edges))
     shown = []
     for node, (x, y) in zip(nodes, layout.centers, strict=True):
@@ -99,8 +113,16 @@ def _parts(expr: Expr) -> list[Expr]:
     return list(expr.children) if not isinstance(expr, Function) else []
 
 
-def _node(expr: Expr) -> _Node:
-    note = _shape(expr.type)
+def _node(expr: Expr, sizes: Mapping[str, int]) -> _Node:
+    made = _titled(expr, _shape(expr.type, sizes))
+    made.type = _shape(expr.type)
+    if isinstance(expr, Call) and dataclasses.is_dataclass(expr.attrs) and not isinstance(expr.attrs, KernelOrigins):
+        values = {field.name: getattr(expr.attrs, field.name) for field in dataclasses.fields(expr.attrs)}
+        made.attributes = {name: _shortened(str(value)) for name, value in values.items() if value is not None}
+    return made
+
+
+def _titled(expr: Expr, note: str) -> _Node:
     if isinstance(expr, Var):
         return _Node(expr.name, note, "input", expr.span)
     if isinstance(expr, If):
@@ -117,13 +139,28 @@ def _node(expr: Expr) -> _Node:
     return _Node(" ".join(inner) or "function", note, "group", expr.span)
 
 
-def _shape(found: Type | None) -> str:
+def _shape(found: Type | None, sizes: Mapping[str, int] | None = None) -> str:
     """Write a type in the form of pictures: ``1 x 64 x 56 x 56 float32``."""
     if isinstance(found, TensorType):
-        return f"{' x '.join(map(str, found.shape)) or 'scalar'} {found.dtype!s}"
+        extents = [_extent(dim, sizes or {}) for dim in found.shape]
+        return f"{' x '.join(extents) or 'scalar'} {found.dtype!s}"
     if isinstance(found, TupleType):
         return f"{len(found.fields)} results"
     return "" if found is None else str(found)
+
+
+def _extent(dim: Dim, sizes: Mapping[str, int]) -> str:
+    """Write a dimension as a number if the sizes that it depends on are given."""
+    symbols = symbols_of([dim])
+    if symbols and all(symbol.name in sizes for symbol in symbols):
+        value = integer_value(as_expr(dim), {symbol: sizes[symbol.name] for symbol in symbols})
+        if value is not None:
+            return str(value)
+    return str(dim)
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _MOST_OF_ATTRIBUTE else text[: _MOST_OF_ATTRIBUTE - 4] + " ..."
 
 
 def _size(node: _Node) -> tuple[float, float]:

@@ -63,7 +63,7 @@ def test_a_program_leaves_a_profile_for_each_model_and_its_sizes(tmp_path: Path)
 def test_a_trace_has_a_process_for_each_profile(tmp_path: Path) -> None:
     run(str(tmp_path / "net.trace.json"))
     events = json.loads((tmp_path / "net.trace.json").read_text())["traceEvents"]
-    titles = {event["pid"]: event["args"]["name"] for event in events if event["ph"] == "M"}
+    titles = {event["pid"]: event["args"]["name"] for event in events if event["name"] == "process_name"}
     assert [title.split(":")[0] for title in titles.values()] == ["model 0", "model 0", "model 1"]
     assert "batch=3" in titles[1] and "batch=5" in titles[2]
     for process in titles:

@@ -139,7 +139,8 @@ def events(found: Profile, phase: str) -> list[dict[str, Any]]:
 def test_a_trace_has_the_calls_inside_of_the_model_and_the_arena_as_a_counter(model: Any) -> None:
     inputs = [np.ones((4, 64), "f4")] if model is perceptron else [np.ones((4, 16), "f4"), np.array(True)]
     found = tw.build(model(), tw.Target("llvm", num_threads=2)).profile(*inputs, repeat=2)
-    root, *calls = events(found, "X")
+    root, *inner = events(found, "X")
+    calls = [event for event in inner if "number" in event["args"]]
     assert root["name"] == "main" and len(calls) == len(found.calls)
     for event in [root, *calls]:
         assert {"name", "cat", "ph", "ts", "dur", "pid", "tid", "args"} == set(event)
@@ -156,6 +157,24 @@ def test_a_trace_has_the_calls_inside_of_the_model_and_the_arena_as_a_counter(mo
     assert [count["args"]["bytes"] for count in counts[:-1]] == [live[event["args"]["number"]] for event in calls]
     assert counts[-1]["args"]["bytes"] == 0 and counts[-1]["ts"] == pytest.approx(root["dur"])
     assert {count["pid"] for count in counts} == {root["pid"]}
+
+
+def test_a_trace_has_a_lane_for_each_thread() -> None:
+    random = np.random.default_rng(0)
+    x = gi.var("x", shape=(512, 512))
+    weight = gi.const(random.standard_normal((512, 512)).astype("f4"))
+    model = tw.build(gi.Function([x], gi.nn.dense(x, weight)), tw.Target("llvm", num_threads=2))
+    found = model.profile(random.standard_normal((512, 512)).astype("f4"), repeat=3)
+    names = {event["tid"]: event["args"]["name"] for event in events(found, "M")}
+    assert next(iter(names.values())) == "kernel calls"
+    assert set(names.values()) <= {"kernel calls", "thread 0", "thread 1"}
+    _, call, *work = events(found, "X")
+    assert names[call["tid"]] == "kernel calls"
+    assert sorted({names[event["tid"]] for event in work}) == sorted(set(names.values()) - {"kernel calls"}) != []
+    for event in work:
+        assert event["name"] == call["name"] and event["args"]["worked"] > 0
+        assert event["ts"] == call["ts"] and event["dur"] <= call["dur"]
+    assert sum(event["dur"] for event in work) > 0.5 * call["dur"]  # the product is nearly all of the call
 
 
 def test_a_label_of_the_graph_stands_in_the_table() -> None:

@@ -5,43 +5,11 @@ Needs the package ``playwright`` and Chromium: ``make browser`` installs both.
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-playwright = pytest.importorskip("playwright.sync_api", reason="make browser installs playwright and Chromium")
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="make browser installs playwright and Chromium")
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with playwright.sync_playwright() as started:
-        made = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
-        yield made
-        made.close()
-
-
-@pytest.fixture
-def shown(browser: Any, page: Path) -> Iterator[Any]:
-    """Open the page; the console must be empty when the test is over."""
-    view = browser.new_page(viewport={"width": 1280, "height": 900})
-    said: list[str] = []
-    view.on("console", lambda message: said.append(message.text))
-    view.on("pageerror", lambda error: said.append(str(error)))
-    view.on("request", lambda request: None if request.url.startswith("file:") else said.append(request.url))
-    view.goto(page.as_uri())
-    view.wait_for_selector("body[data-ready]")
-    yield view
-    view.close()
-    assert said == []
-
-
-def texts(view: Any, selector: str) -> list[str]:
-    return [str(text) for text in view.locator(selector).all_inner_texts()]
+from tests.runtime.observe.report.conftest import texts
 
 
 def test_the_overview_comes_first(shown: Any) -> None:
@@ -65,7 +33,7 @@ def test_the_slider_shows_what_a_pass_changed(shown: Any) -> None:
         shown.click("#next")
         names.append(shown.locator("#step").inner_text().split(": ")[1])
     assert names.index("FuseOps") < names.index("LowerToTensorIR")
-    shown.evaluate(f"slider.value = {names.index('FuseOps') + 1}; slider.oninput()")
+    shown.evaluate(f"slider.value = {names.index('FuseOps') + 1}; slider.dispatchEvent(new Event('input'))")
     assert any("nn.relu" in line for line in texts(shown, "#difference td.gone"))
     assert any("fn (" in line for line in texts(shown, "#difference td.add"))
 
@@ -74,7 +42,7 @@ def test_the_difference_is_that_of_the_texts(shown: Any, data: dict[str, Any]) -
     shown.click("#tab-passes")
     history = data["history"][0]
     number = next(n for n, step in enumerate(history["steps"]) if step["name"] == "PlanMemory")
-    shown.evaluate(f"slider.value = {number}; slider.oninput()")
+    shown.evaluate(f"slider.value = {number}; slider.dispatchEvent(new Event('input'))")
     while shown.locator("tr.skip").count():
         shown.locator("tr.skip").first.click()
     function = history["functions"]["main"]
@@ -106,8 +74,9 @@ def test_a_click_on_a_kernel_shows_its_code_side_by_side(shown: Any) -> None:
     shown.click("#tab-kernels")
     shown.locator("#kernels tbody tr[data-name=softmax] td").first.click()
     assert texts(shown, "#operators li") == ["nn.softmax #4"]
+    shown.click("button[data-pane=numba]")
     panes = {pane.get_attribute("data-pane"): pane for pane in shown.locator(".pane").all()}
-    assert list(panes) == ["scheduled", "numba", "llvm", "assembly"]
+    assert list(panes) == ["operators", "scheduled", "llvm", "assembly", "numba"]
     for name, expected in (("scheduled", "primfunc @softmax("), ("numba", "def softmax("), ("assembly", "tw.softmax:")):
         assert expected in panes[name].locator("pre").text_content()
     tops = {round(pane.bounding_box()["y"]) for pane in panes.values()}
@@ -142,8 +111,18 @@ def test_the_memory_plan_has_a_box_for_each_value(shown: Any, data: dict[str, An
     assert shown.locator("#arena rect").count() == len(values)
 
 
-def test_the_address_leads_to_a_tab(shown: Any, page: Path) -> None:
-    shown.goto(page.as_uri() + "#memory")
-    shown.reload()
-    shown.wait_for_selector("body[data-ready]")
-    assert shown.locator("#memory").is_visible()
+def test_the_blocks_in_the_memory_plan_have_names(shown: Any, data: dict[str, Any]) -> None:
+    shown.click("#tab-memory")
+    values = data["profile"]["attributes"]["arena"]["allocations"]
+    names = [name.removesuffix("…") for name in shown.locator("#arena .value .name").all_text_contents()]
+    assert len(names) == len(values)
+    assert all(value["kernel"].startswith(name) for value, name in zip(values, names, strict=True))
+    assert sorted(texts(shown, "#memory td:first-child")) == sorted(value["kernel"] for value in values)
+
+
+@pytest.mark.parametrize("tab", ["passes", "kernels", "memory"])
+def test_each_column_says_what_it_is(shown: Any, tab: str) -> None:
+    shown.click(f"#tab-{tab}")
+    titles = [cell.get_attribute("title") for cell in shown.locator(f"#{tab} th").all()]
+    assert len(titles) >= 6 and all(titles)
+    assert len(set(titles)) == len(titles)

@@ -41,6 +41,21 @@ def test_a_node_says_its_shape_and_its_label() -> None:
     assert made["nodes"][1]["label"] == "the exponential"
 
 
+def test_a_node_says_its_attributes() -> None:
+    x = gi.var("x", shape=("n", 3))
+    made = drawn(x, body=gi.nn.softmax(x, axis=0))
+    assert made["nodes"][1]["attributes"]["axis"] == "0"
+
+
+def test_given_sizes_take_the_place_of_symbols() -> None:
+    x = gi.var("x", shape=("n", "m"))
+    mod = InferType()(gi.IRModule.from_expr(gi.Function([x], gi.concatenate([x, x], axis=0))))
+    made = picture(mod, {"n": 5})
+    assert made["nodes"][0]["note"] == "5 x m float32"
+    assert made["nodes"][1]["note"] == "10 x m float32"
+    assert made["nodes"][1]["type"] == "n * 2 x m float32"
+
+
 def test_constants_and_what_is_computed_of_them_are_no_nodes() -> None:
     x = gi.var("x", shape=(4,))
     made = drawn(x, body=x + gi.exp(gi.const(np.ones(4, "f4"))))

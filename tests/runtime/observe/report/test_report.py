@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import tilewright as tw
-from tests.runtime.observe.report.conftest import data_of, network
+from tests.runtime.observe.report.conftest import builds_of, data_of, network
 from tilewright import graphir as gi
 from tilewright.tensorir.errors import InputError
 
@@ -99,6 +99,40 @@ def test_remarks_are_there(data: dict[str, Any]) -> None:
 def test_the_settings_of_the_build_are_there(data: dict[str, Any]) -> None:
     assert data["settings"]["opt_level"] == 3
     assert data["settings"]["target"].startswith("llvm ")
+
+
+def test_each_line_of_a_kernel_knows_the_lines_that_it_comes_from(data: dict[str, Any]) -> None:
+    stages = ["tensor", "scheduled", "lowered", "llvm", "assembly"]
+    for name, texts in data["kernels"].items():
+        before = 2 if name != "softmax" else 1  # the operators
+        for stage in stages:
+            origins = data["lines"][name][stage]
+            assert len(origins) == texts[stage].count("\n") + 1
+            assert all(0 <= line < before for found in origins for line in found)
+            before = len(origins)
+        loops = zip(texts["lowered"].split("\n"), data["lines"][name]["lowered"], strict=True)
+        assert all(origins for line, origins in loops if " = " in line and "primfunc" not in line)
+
+
+def test_two_builds_are_compared_for_equal_inputs(tmp_path: Path) -> None:
+    builds = []
+    for level in (1, 2):
+        with tw.PassContext(opt_level=level):
+            builds.append(tw.build(network()))
+    one, two = builds_of(tw.report(builds, tmp_path / "r.html", repeat=1))
+    assert [one["settings"]["opt_level"], two["settings"]["opt_level"]] == [1, 2]
+    assert one["profile"]["attributes"]["sizes"] == two["profile"]["attributes"]["sizes"]
+
+
+def test_models_with_other_inputs_are_compared_each_with_its_own(tmp_path: Path) -> None:
+    x = gi.var("other", shape=(8,))
+    one, two = builds_of(tw.report([network(), gi.Function([x], gi.exp(x))], tmp_path / "r.html", repeat=1))
+    assert one["profile"] is not None and two["profile"] is not None
+
+
+def test_no_model_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="expected a model, or several to compare, found an empty sequence"):
+        tw.report([], tmp_path / "r.html")
 
 
 def test_inputs_are_made_up_where_none_are_given(tmp_path: Path) -> None:
