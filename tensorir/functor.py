@@ -36,7 +36,7 @@ from tilewright.tensorir.occurrences import (
     walk_to,
     walk_to_loads,
 )
-from tilewright.tensorir.sources import inherit
+from tilewright.tensorir.sources import TRACING, inherit
 from tilewright.tensorir.stmt import PrimFunc, Stmt
 
 __all__ = [
@@ -154,7 +154,7 @@ class Mutator:
                 method = _itself
             methods[kind] = method
         new = self.generic_mutate(node) if method is None else method(self, node)
-        if new is not node and isinstance(new, Stmt):
+        if TRACING.callers and new is not node and isinstance(new, Stmt):
             inherit(new, node)
         return new
 

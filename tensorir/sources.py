@@ -2,13 +2,15 @@
 
 A location is a number. Its meaning is up to whoever sets it: an operator of a group of the graph, or a line of a
 program's text. The statements that a pass makes take over the sources of the statement that they replace, as
-:class:`.functor.Mutator` and the primitives of schedules see to. Sources are no part of a program: they are neither
-printed nor compared, and a statement without any costs nothing.
+:class:`.functor.Mutator` and the primitives of schedules see to, inside of :func:`tracing`: builds that nobody looks
+into do not pay for it. Sources are no part of a program: they are neither printed nor compared.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+import threading
+from collections.abc import Iterator, Mapping
 
 from tilewright.tensorir.node import Node
 from tilewright.tensorir.stmt import BufferStore, Evaluate, PrimFunc, Stmt
@@ -18,6 +20,32 @@ Sources = frozenset[int]
 NO_SOURCES: Sources = frozenset()
 
 _set = object.__setattr__
+
+
+class Tracing:
+    """How many callers, in any thread, want sources."""
+
+    __slots__ = ("callers",)
+
+    def __init__(self) -> None:
+        self.callers = 0
+
+
+#: All threads share it: a program that is lowered meanwhile gets sources that nobody reads.
+TRACING = Tracing()
+_lock = threading.Lock()
+
+
+@contextlib.contextmanager
+def tracing() -> Iterator[None]:
+    """Hand sources on inside the ``with`` block."""
+    with _lock:
+        TRACING.callers += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            TRACING.callers -= 1
 
 
 def sources_of(stmt: Node) -> Sources:
@@ -39,8 +67,9 @@ def add_sources(stmt: Stmt, sources: Sources) -> None:
 
 
 def inherit(new: Node, old: Node) -> None:
-    """Give the sources of ``old``, which ``new`` replaces, to the statements in ``new`` that have none yet."""
-    sources = sources_of(old)
+    """Give the sources of ``old``, which ``new`` replaces, to the statements in ``new`` that have none yet, inside of
+    :func:`tracing`."""
+    sources = sources_of(old) if TRACING.callers else NO_SOURCES
     if sources:
         _hand_down(new, sources)
 

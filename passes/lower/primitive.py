@@ -24,6 +24,7 @@ from tilewright.tensorir.expr import Expr as ScalarExpr
 from tilewright.tensorir.expr import Var as ScalarVar
 from tilewright.tensorir.expr import const
 from tilewright.tensorir.keys import NUM_INPUTS, SIZES_FROM
+from tilewright.tensorir.sources import TRACING
 from tilewright.tensorir.stmt import PrimFunc
 from tilewright.tensorir.tensor import Tensor
 
@@ -75,8 +76,9 @@ def lower_primitive(function: Function, name: str) -> PrimFunc:
     """Return the loop-level function of a graph function whose body holds only calls of operators.
 
     Parameters are the tensors of ``function.params`` (tuples flattened), then its results. Scalar constants in the body
-    become part of the formulas. The sources of the loops (:mod:`tilewright.tensorir.sources`) are the numbers of the
-    operators that they compute, in the order of :func:`~tilewright.graphir.origins.operator_origins`.
+    become part of the formulas. Where sources are wanted (:func:`tilewright.tensorir.sources.tracing`), those of
+    the loops are the numbers of the operators that they compute, in the order of
+    :func:`~tilewright.graphir.origins.operator_origins`.
 
     Raises:
         TypeInferenceError: a type is not known.
@@ -84,7 +86,9 @@ def lower_primitive(function: Function, name: str) -> PrimFunc:
     """
     owners: dict[Expr, Expr] = {}
     body = decompose(function.body, owners)
-    numbers: dict[Expr, int] = {call: number for number, call in enumerate(operator_calls(function.body))}
+    numbers: dict[Expr, int] = {}
+    if TRACING.callers:
+        numbers = {call: number for number, call in enumerate(operator_calls(function.body))}
     values: dict[Expr, Value] = {}
     sources: dict[Tensor, int] = {}
     inputs: list[Tensor] = []
@@ -102,7 +106,7 @@ def lower_primitive(function: Function, name: str) -> PrimFunc:
         if output in distinct or output.body is None:
             output = _copy(output)
         distinct.append(output)
-    for copied in distinct:
+    for copied in distinct if numbers else ():
         _set_source([copied], len(numbers) - 1, inputs, sources)
     kind = function.attrs.get(KIND, "opaque")
     made = te.create_prim_func(name, inputs, distinct, {KIND: kind, NUM_INPUTS: len(inputs)}, sources)

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from tilewright import tensorir as ti
 from tilewright.tensorir.expr import as_expr
 from tilewright.tensorir.functor import Mutator, walk_statements
 from tilewright.tensorir.schedule import Schedule
-from tilewright.tensorir.sources import NO_SOURCES, add_sources, inherit, sources_of, with_sources
+from tilewright.tensorir.sources import NO_SOURCES, add_sources, inherit, sources_of, tracing, with_sources
 from tilewright.tensorir.stmt import Block, BufferStore, For, IfThenElse, PrimFunc, SeqStmt, Stmt
+
+
+@pytest.fixture(autouse=True)
+def _traced() -> Iterator[None]:
+    """Hand sources on in each test."""
+    with tracing():
+        yield
 
 
 def chain() -> PrimFunc:

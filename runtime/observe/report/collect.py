@@ -24,6 +24,7 @@ from tilewright.runtime.observe.report.history import PassHistory
 from tilewright.runtime.observe.report.kernel_texts import kernel_texts
 from tilewright.runtime.observe.report.source_lines import SourceLines
 from tilewright.tensorir.errors import TilewrightError
+from tilewright.tensorir.sources import tracing
 
 
 def collect(model: Executable, inputs: Sequence[Any] | Mapping[str, Any] | None, repeat: int) -> dict[str, Any]:
@@ -41,7 +42,7 @@ def collect(model: Executable, inputs: Sequence[Any] | Mapping[str, Any] | None,
     histories: list[PassHistory] = []
     lowered: list[LoweredFunction] = []
     lines: list[SourceLines] = []
-    with PassContext.collecting_remarks() as remarks:
+    with PassContext.collecting_remarks() as remarks, tracing():
         for segment in range(len(built.segments)):
             history = PassHistory(timing)
             histories.append(history)
