@@ -32,8 +32,8 @@ MENU = {
         *("howto/onnx", "howto/deploy", "howto/cache", "debugging", "extending", "loops", "scheduling", "howto/tvm"),
     ],
     "Reference": [
-        *("reference/tilewright", "reference/graphir", "reference/operators", "operators", "reference/tensorir"),
-        *("reference/passes", "cli", "onnx", "performance"),
+        *("reference/tilewright", "reference/graphir", "reference/operators", "Table of operators <operators>"),
+        *("reference/tensorir", "reference/passes", "cli", "onnx", "performance"),
     ],
     "Design": ["architecture", "changelog"],
 }

@@ -35,7 +35,7 @@ def commands(text: str) -> Iterator[str]:
 
 
 def wrong(line: str) -> str | None:
-    """What is wrong with a command, if anything is."""
+    """Return a description of the mistake in a command; None if there is none."""
     program, *words = shlex.split(line)
     if program == "make":
         named = [word for word in words if "=" not in word]
