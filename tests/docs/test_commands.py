@@ -22,7 +22,7 @@ PACKAGES = {"tw": tw, "gi": tw.graphir, "ti": tw.tensorir, "passes": tw.passes}
 #: Settings of commands before their name.
 SETTINGS = re.compile(r"^(?:[A-Z_]+=\S+ )+")
 #: Code that names something without being a command.
-LANGUAGES = {"", "sh", "console"}
+LANGUAGES = {"", "sh", "console", "text"}
 
 
 def commands(text: str) -> Iterator[str]:
