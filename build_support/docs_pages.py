@@ -16,6 +16,7 @@ from pathlib import Path
 from types import ModuleType
 
 from readme_links import relinked, source_url
+from sphinx.ext.napoleon import Config, GoogleDocstring
 
 import tilewright
 from tilewright import graphir, passes, tensorir
@@ -24,6 +25,9 @@ from tilewright.graphir.op import ALIASES, Operator
 ROOT = Path(__file__).resolve().parents[1]
 #: Files beside docs/ that are pages, and their places.
 BESIDE = {"README.md": "index.md", "CHANGELOG.md": "changelog.md"}
+
+#: An operator's attributes are parameters of its calls.
+_ATTRIBUTES = Config(napoleon_custom_sections=[("Attributes", "params_style")])
 
 #: The order of the pages, in the sections of the menu.
 MENU = {
@@ -141,10 +145,12 @@ def _operators() -> str:
 def _operator(operator: Operator, aliases: list[str]) -> str:
     parts = operator.name.split(".")
     package = ".".join(["tilewright.graphir", *parts[:-1]])
-    body = inspect.getdoc(operator) or ""
+    signature = str(inspect.signature(operator))
+    text = (inspect.getdoc(operator) or "").removeprefix(f"{operator.name}{signature}").lstrip()
+    body = str(GoogleDocstring(text, _ATTRIBUTES))
     if aliases:
         body += f"\n\nAlso called {', '.join(f'``{alias}``' for alias in aliases)}."
-    head = f".. py:function:: {parts[-1]}{inspect.signature(operator)}\n   :module: {package}\n\n"
+    head = f".. py:function:: {parts[-1]}{signature}\n   :module: {package}\n\n"
     return head + textwrap.indent(body, "   ") + "\n"
 
 
