@@ -3,6 +3,7 @@
 #   make run        compile the digits network, classify 1,797 real images, compare with NumPy
 #   make test       all tests but the exhaustive ones
 #   make test-all   all tests with all combinations, and the exhaustive ones
+#   make docs       the documentation as pages: build/docs/site/index.html
 #   make browser    install what tests the page of a report: playwright, and Chromium if it is not there
 #   make emulated   run kernels and the digits network for AArch64, under QEMU; make emulator only installs it (Debian)
 #   make models     install real networks with trained weights; their tests, and what they do (examples/)
@@ -24,7 +25,7 @@ WORKERS ?= 2
 CANDIDATES := $(PYTHON) $(if $(PYTHON),,python3.13 python3.12 python3.11 python3.10 python3 python)
 USABLE     := import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 10))
 
-.PHONY: run test test-all browser emulator emulated models bench bench-peers wheel lint typecheck clean
+.PHONY: run test test-all docs browser emulator emulated models bench bench-peers wheel lint typecheck clean
 .DELETE_ON_ERROR:
 
 run: $(VENV)/.installed
@@ -37,6 +38,12 @@ test: $(VENV)/.installed-test
 
 test-all: $(VENV)/.installed-test
 	@env -u PYTHONDONTWRITEBYTECODE $(PY) -m pytest -n $(WORKERS) --dist loadfile --all-combinations $(PYTEST_ARGS)
+
+# Sphinx reads docstrings from the installed package; a warning, such as a link to nothing, is an error.
+docs: $(VENV)/.installed-docs
+	@$(PY) build_support/docs_pages.py build/docs/pages
+	@$(PY) -m sphinx -W --keep-going -q -b html build/docs/pages build/docs/site
+	@echo "build/docs/site/index.html"
 
 # Chromium is Debian's: playwright's own build comes from a host of its own. Without either those tests are skipped.
 browser: $(VENV)/.installed-browser
@@ -103,6 +110,11 @@ $(VENV)/.installed: pyproject.toml $(VENV)/.created
 $(VENV)/.installed-test: pyproject.toml $(VENV)/.created
 	@echo "Installing Tilewright with what its tests need into $(VENV)"
 	@$(PIP) install -e '.[test]'
+	@touch $@ $(VENV)/.installed
+
+$(VENV)/.installed-docs: pyproject.toml $(VENV)/.created
+	@echo "Installing Tilewright with what makes its documentation into $(VENV)"
+	@$(PIP) install -e '.[docs]'
 	@touch $@ $(VENV)/.installed
 
 $(VENV)/.installed-browser: pyproject.toml $(VENV)/.created

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from node_classes import expand
+from readme_links import write_description
 from records import write_out
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -144,8 +145,8 @@ def stage() -> None:
         (source / path).write_text(rewritten(expanded), encoding="utf-8")
         if expanded != text:  # so that tracebacks show the compiled lines
             (project / path).write_text(expanded, encoding="utf-8")
-    for name in ("README.md", "LICENSE"):
-        shutil.copy(ROOT / name, BUILD / "project" / name)
+    shutil.copy(ROOT / "LICENSE", BUILD / "project" / "LICENSE")
+    write_description(ROOT, BUILD / "project")
     settings = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     (BUILD / "project" / "pyproject.toml").write_text(as_plain_project(settings), encoding="utf-8")
     (BUILD / "project" / "setup.py").write_text(

@@ -10,7 +10,7 @@ from tilewright.tensorir.functor import leaves, walk_to_loads
 from tilewright.tensorir.node import notes_on
 from tilewright.tensorir.schedule.indices import structure
 from tilewright.tensorir.sources import inherit
-from tilewright.tensorir.stmt import Block, BufferRegion, BufferStore, For, IterVar, LetStmt, Range, Stmt
+from tilewright.tensorir.stmt import Allocate, Block, BufferRegion, BufferStore, For, IterVar, LetStmt, Range, Stmt
 
 
 @dataclasses.dataclass(frozen=True)
@@ -18,8 +18,8 @@ class Accesses:
     """The accesses of a block to buffers.
 
     Attributes:
-        reads: the loads of each buffer, in init and body.
-        writes: the stores to each buffer, in init and body.
+        reads: the loads of each buffer, in init and body, but of those that are allocated inside.
+        writes: the stores to each buffer, in init and body, but to those that are allocated inside.
         loads: the loads in the body.
         stores: the stores in the body.
         inner: the variables that are defined inside.
@@ -40,6 +40,7 @@ def accesses(block: Block) -> Accesses:
         reads: dict[Buffer, list[BufferLoad]] = {}
         writes: dict[Buffer, list[BufferStore]] = {}
         inner: set[Var] = set()
+        local: set[Buffer] = set()
         loads: list[BufferLoad] = []
         stores: list[BufferStore] = []
         for part in (block.init, block.body):
@@ -53,9 +54,11 @@ def accesses(block: Block) -> Accesses:
                     writes.setdefault(node.buffer, []).append(node)
                 elif isinstance(node, (For, LetStmt)):
                     inner.add(node.var)
+                elif isinstance(node, Allocate):
+                    local.add(node.buffer)
         found = notes[accesses] = Accesses(
-            {buffer: tuple(own) for buffer, own in reads.items()},
-            {buffer: tuple(own) for buffer, own in writes.items()},
+            {buffer: tuple(own) for buffer, own in reads.items() if buffer not in local},
+            {buffer: tuple(own) for buffer, own in writes.items() if buffer not in local},
             tuple(loads),
             tuple(stores),
             frozenset(inner),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tilewright.tensorir.expr import BinaryOp, Buffer, Expr, as_expr, binary, compare
 from tilewright.tensorir.functor import leaves
 from tilewright.tensorir.schedule.blocks import accesses
@@ -89,6 +91,7 @@ def check_independent(state: State, path: tuple[Stmt, ...], what: str, allow_red
             )
         if role == "reduction":
             continue
+        check_reads_own(state, [loop], block, what)
         inner = loops_to(loop.body, block)
         for buffer in accesses(block).writes:
             if is_private(state, loop, buffer):
@@ -101,6 +104,33 @@ def check_independent(state: State, path: tuple[Stmt, ...], what: str, allow_red
                 )
             else:
                 check_produced_here(state, path, block, buffer, what)
+
+
+def check_reads_own(state: State, loops: Sequence[For], block: Block, what: str) -> None:
+    """Check that an iteration of ``loops`` reads no element of a buffer that ``block`` writes in another iteration.
+
+    Loads and stores have to agree in the indices that are the spatial variables driven by these loops, as those of
+    ``c[i, j] = c[i, j] + 1`` do, and ``c[i] = c[i - 1] + 1`` does not.
+
+    Raises:
+        ScheduleError: they differ.
+    """
+    found = accesses(block)
+    for buffer in found.writes:
+        loads = found.reads.get(buffer, ())
+        if not loads:
+            continue
+        places = [store.indices for store in found.writes[buffer]] + [load.indices for load in loads]
+        agreed = {column[0] for column in zip(*places, strict=True) if all(index is column[0] for index in column)}
+        for loop in loops:
+            for item in block.iters:
+                driven = item.kind == "spatial" and loop.var in variables_of(item.value)
+                if driven and item.var not in agreed:
+                    state.fail(
+                        f"cannot {what} loop {loop.var.name}: block {block.name} may read elements of {buffer.name} "
+                        "that it writes in another iteration",
+                        loop,
+                    )
 
 
 def _writes_apart(state: State, path: tuple[Stmt, ...], inner: list[For], block: Block) -> bool:

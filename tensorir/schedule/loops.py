@@ -14,6 +14,7 @@ from tilewright.tensorir.schedule.blocks import accesses, change_block
 from tilewright.tensorir.schedule.dependence import (
     check_independent,
     check_produced_here,
+    check_reads_own,
     is_exact_reduction,
     is_reduction,
     loop_role,
@@ -154,9 +155,11 @@ def reorder(state: State, refs: Sequence[LoopRef], reassociate: bool = False) ->
             state.fail(f"cannot reorder: the bounds of {loop.var.name} depend on {used.pop().name}", loop)
         placed.discard(loop.var)
     innermost = chain[-1].body
+    moved = [old for old, new in zip(chain, order, strict=True) if old is not new]
     for block in blocks_in(innermost):
         _check_steps(state, block, chain, order, reassociate)
         _check_repeats(state, block, chain, order)
+        check_reads_own(state, moved, block, "reorder")
         if not state.from_separate_nests:
             inmost_path = state.loop_path(LoopRef(chain[-1].var))
             for buffer in accesses(block).writes:

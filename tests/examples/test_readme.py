@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import code
 import contextlib
 import io
 import re
@@ -23,10 +24,10 @@ from tilewright.passes.schedule import rule
 
 ROOT = Path(__file__).parents[2]
 #: Tables that programs write, which hold no code, and the commands, which tests/cli runs.
-TABLES = {"cli.md", "onnx.md", "operators.md", "performance.md"}
+TABLES = {"docs/cli.md", "docs/onnx.md", "docs/operators.md", "docs/performance.md"}
 PAGES = [
     "README.md",
-    *[f"docs/{page.name}" for page in sorted((ROOT / "docs").glob("*.md")) if page.name not in TABLES],
+    *sorted({page.relative_to(ROOT).as_posix() for page in (ROOT / "docs").rglob("*.md")} - TABLES),
 ]
 #: A block of code, and the block of text right after it, if there is one: what the code prints.
 BLOCK = re.compile(r"```python\n(.*?)```\n(?:\n```text\n(.*?)```)?", re.DOTALL)
@@ -61,11 +62,11 @@ def run_page(text: str, page: str, names: dict[str, object]) -> None:
     blocks = list(BLOCK.finditer(text))
     assert blocks
     for block in blocks:
-        code, expected = block.groups()
+        source, expected = block.groups()
         line = text[: block.start(1)].count("\n")
         with contextlib.redirect_stdout(io.StringIO()) as printed:
             # Errors show the line of the page, whose code is not under this module's __future__ statement.
-            exec(compile("\n" * line + code, str(ROOT / page), "exec", dont_inherit=True), names)
+            exec(compile("\n" * line + source, str(ROOT / page), "exec", dont_inherit=True), names)
         if expected is not None:
             assert printed.getvalue() == expected, f"{page}, line {line + 1}"
 
@@ -85,17 +86,27 @@ def registries() -> Iterator[None]:
 @pytest.mark.usefixtures("registries")
 @pytest.mark.parametrize("page", PAGES)
 def test_examples_run_as_they_stand(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    rng = np.random.default_rng(0)
     module = types.ModuleType("example_page")
     monkeypatch.setitem(sys.modules, module.__name__, module)
     names = vars(module)
-    names["weights"] = [rng.standard_normal(shape).astype("f4") for shape in ((512, 784), (512,), (10, 512))]
-    names["images"] = rng.standard_normal((3, 784)).astype("f4")
     write_classifier(tmp_path / "classifier.onnx")
     monkeypatch.chdir(tmp_path)
     run_page((ROOT / page).read_text(encoding="utf-8"), page, names)
     if page == "README.md":
         assert np.asarray(names["y"]).shape == (3, 10)
+
+
+def test_the_first_block_runs_when_it_is_pasted_into_a_prompt(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    found = BLOCK.search((ROOT / "README.md").read_text(encoding="utf-8"))
+    assert found is not None
+    monkeypatch.chdir(tmp_path)
+    prompt = code.InteractiveConsole()
+    with contextlib.redirect_stdout(io.StringIO()) as printed, contextlib.redirect_stderr(io.StringIO()) as errors:
+        for line in found.group(1).splitlines():
+            prompt.push(line)
+    assert errors.getvalue() == ""
+    assert "FuseOps" in printed.getvalue()
+    assert np.asarray(prompt.locals["y"]).shape == (3, 10)
 
 
 def test_a_page_that_says_something_else_than_its_code_prints_is_found() -> None:

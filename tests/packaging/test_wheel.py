@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 ROOMS = ("graphir", "tensorir", "codegen", "runtime", "passes", "tilewright")
 BUILT_FROM = ("pyproject.toml", "README.md", "LICENSE", "build_support", *ROOMS)
 TOP_LEVEL = {"pyproject.toml", "graphir", "tensorir", "codegen", "runtime", "passes", "tests", "bench", "build_support"}
-BESIDE = {"tilewright", "README.md", "LICENSE", "MANIFEST.in", "Makefile", "docs", "examples"}
+BESIDE = {"tilewright", "README.md", "CHANGELOG.md", "LICENSE", "MANIFEST.in", "Makefile", "docs", "examples"}
 
 IMPORT_EVERYTHING = """
 import importlib, pkgutil, sys

@@ -387,3 +387,27 @@ def test_random_programs_do_the_same_when_they_are_compiled(lines: list[str], se
 
 def wrapped(value: int) -> int:
     return (value + 2**63) % 2**64 - 2**63
+
+
+@ti.func
+def windows(x: Vector, y: Vector, n: int):
+    for i in range(n):
+        with ti.block("windows"):
+            vi = ti.spatial(n, i)
+            total = 0.0
+            for k in range(3):
+                if vi + k < n:
+                    total += x[vi + k]
+            y[vi] = total
+
+
+@pytest.mark.parametrize("where", RUNS)
+def test_a_block_has_variables_of_its_own(where: str) -> None:
+    schedule = ti.Schedule(windows)
+    (loop,) = schedule.get_loops(schedule.get_block("windows"))
+    _, lanes = schedule.split(loop, [None, 8])
+    schedule.vectorize(lanes)
+    x, y = np.random.default_rng(0).random(21, "float32"), np.empty(21, "float32")
+    for func in windows, schedule.func:
+        run(where, func, x, y, 21)
+        np.testing.assert_allclose(y, np.convolve(x, np.ones(3), "full")[2:], rtol=1e-5)

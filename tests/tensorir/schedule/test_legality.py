@@ -4,6 +4,7 @@ unchanged."""
 from __future__ import annotations
 
 import ast
+import functools
 import pickle
 import time
 from collections.abc import Callable
@@ -220,6 +221,37 @@ def test_a_parameter_of_a_layout_with_a_default_is_no_index() -> None:
     width = 3
     sch.transform_layout(sch.get_block("total"), 0, lambda i, width=width: (i // width, i % width))
     assert "total: Buffer[(2, 3), float32, arena]" in str(sch.func)
+
+
+IN_PLACE = """primfunc @f(a: Buffer[(6, 8), float32]) {{
+  for i in range(6) {{
+    for j in range(8) {{
+      block update(vi: spatial(6) = i, vj: spatial(8) = j) where j > 0 {{
+        reads {load}
+        writes a[vi, vj]
+        a[vi, vj] = {load} + 1.0
+      }}
+    }}
+  }}
+}}"""
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_block_that_reads_what_other_iterations_of_it_write_keeps_their_order(number: int) -> None:
+    reason = "block update may read elements of a that it writes in another iteration"
+    for load, ordered in (("a[vi, vj - 1]", [1]), ("a[vi - 1, vj + 1]", [0, 1]), ("a[vi, vj]", [])):
+        sch = Schedule(parse(IN_PLACE.format(load=load)))
+        loop = sch.get_loops(sch.get_block("update"))[number]
+        if number in ordered:
+            refused(sch, functools.partial(sch.parallel, loop), reason)
+        else:
+            sch.parallel(loop)
+
+
+def test_loops_are_not_exchanged_around_a_block_that_reads_what_it_wrote_along_both() -> None:
+    sch = Schedule(parse(IN_PLACE.format(load="a[vi - 1, vj + 1]")))
+    i, j = sch.get_loops(sch.get_block("update"))
+    refused(sch, lambda: sch.reorder(j, i), "cannot reorder loop i: block update may read elements of a")
 
 
 def test_splits_must_cover_the_extent() -> None:
