@@ -19,13 +19,14 @@ from tilewright.tensorir.node import Node, child, derived, node
 
 ExprLike = Union["Expr", int, float, bool]
 
-ARITHMETIC_OPS = ("add", "sub", "mul", "div", "floordiv", "floormod", "truncdiv", "truncmod", "min", "max")
+INTEGER_DIVISIONS = ("floordiv", "floormod", "truncdiv", "truncmod")
+ARITHMETIC_OPS = ("add", "sub", "mul", "div", *INTEGER_DIVISIONS, "min", "max")
 BIT_OPS = ("bitand", "bitor", "bitxor", "shl", "shr")
 LOGICAL_OPS = ("and", "or")
 BINARY_OPS = ARITHMETIC_OPS + BIT_OPS + LOGICAL_OPS
 UNARY_OPS = ("neg", "not", "bitnot")
 COMPARE_OPS = ("eq", "ne", "lt", "le", "gt", "ge")
-INTEGER_ONLY = ("floordiv", "floormod", "truncdiv", "truncmod", "bitand", "bitor", "bitxor", "shl", "shr")
+INTEGER_ONLY = (*INTEGER_DIVISIONS, *BIT_OPS)
 
 _set = object.__setattr__
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from tilewright.tensorir.arithmetic import INTEGER_DIVISIONS
 from tilewright.tensorir.expr import BinaryOp, Buffer, BufferLoad, Call, Choose, Compare, Expr, IntImm, Select, Var
 from tilewright.tensorir.node import Node
 from tilewright.tensorir.stmt import Allocate, BufferStore, Evaluate, For, LetStmt, SeqStmt, Stmt
@@ -123,8 +124,6 @@ _KINDS: Final[dict[type[Node], int]] = {
     Call: CALLS,
     BufferLoad: LOADS,
 }
-#: The operations counted by :data:`DIVISIONS`.
-INTEGER_DIVISIONS: Final = ("floordiv", "floormod", "truncdiv", "truncmod")
 _OPERATIONS: Final[dict[str, int]] = {**dict.fromkeys(INTEGER_DIVISIONS, DIVISIONS), "div": FLOAT_DIVISIONS}
 
 

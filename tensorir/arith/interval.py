@@ -255,6 +255,3 @@ OPERATIONS = {
     "bitxor": bitxor,
     "shr": shift_right,
 }
-
-#: The operations that leave out the divisor zero.
-DIVISIONS = frozenset({"floordiv", "floormod", "truncdiv", "truncmod"})

@@ -15,7 +15,6 @@ from collections.abc import Callable
 from typing import Final
 
 from tilewright.tensorir.arith.interval import (
-    DIVISIONS,
     EVERYTHING,
     INFINITY,
     NONNEGATIVE,
@@ -26,6 +25,7 @@ from tilewright.tensorir.arith.interval import (
     shift_left,
     type_interval,
 )
+from tilewright.tensorir.arithmetic import INTEGER_DIVISIONS
 from tilewright.tensorir.dtype import DataType
 from tilewright.tensorir.expr import (
     BinaryOp,
@@ -58,7 +58,7 @@ def transfer(expr: Expr, of: Callable[[Expr], Interval]) -> Interval:
             return shift_left(of(expr.a), of(expr.b), expr.dtype) if expr.op == "shl" else type_interval(expr.dtype)
         b = of(expr.b)
         found = operation(of(expr.a), b)
-        if expr.op in DIVISIONS and b.contains(0):
+        if expr.op in INTEGER_DIVISIONS and b.contains(0):
             return type_interval(expr.dtype) if b.is_point else found.union(_ZERO)
         return found
     if isinstance(expr, IntImm):
