@@ -83,7 +83,7 @@ def results(func: PrimFunc) -> list[np.ndarray]:
     """Return the interpreter's results for random inputs."""
     rng = np.random.default_rng(5)
     count = int(func.attrs["num_outputs"])
-    arrays = [rng.standard_normal([int(str(n)) for n in buffer.shape]).astype("f4") for buffer in func.buffers]
+    arrays = [rng.standard_normal([n.value for n in buffer.shape]).astype("f4") for buffer in func.buffers]
     interpret(func, *arrays)
     return arrays[-count:]
 
