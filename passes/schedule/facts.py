@@ -23,9 +23,9 @@ from tilewright.tensorir.expr import (
 )
 from tilewright.tensorir.functor import CHOICES, kinds, uses_var, walk_to
 from tilewright.tensorir.keys import AUTO, MANUAL, SCHEDULE_MODE
-from tilewright.tensorir.schedule import BlockRef, Schedule
+from tilewright.tensorir.schedule import BlockRef, LoopRef, Schedule
 from tilewright.tensorir.schedule.blocks import accesses
-from tilewright.tensorir.stmt import Block, BufferStore, IterVar, PrimFunc
+from tilewright.tensorir.stmt import Block, BufferStore, For, IterVar, PrimFunc
 
 #: A load from or a store to a buffer.
 Access = BufferLoad | BufferStore
@@ -40,6 +40,13 @@ def block_of(schedule: Schedule, ref: BlockRef) -> Block:
     """Return the block that a handle refers to."""
     found = schedule.get(ref)
     assert isinstance(found, Block)
+    return found
+
+
+def loop_of(schedule: Schedule, ref: LoopRef) -> For:
+    """Return the loop that a handle refers to."""
+    found = schedule.get(ref)
+    assert isinstance(found, For)
     return found
 
 

@@ -66,9 +66,10 @@ class ScheduleKernels(PrimFuncPass):
             return func
         if SCHEDULE_MODE in func.attrs:
             ctx.remark(f"its loops are scheduled (attribute {SCHEDULE_MODE!r})", kind="note")
-        inline_producers(schedule)
+        for reason in inline_producers(schedule):
+            ctx.remark(reason)
         if target.kind == "numba":
-            return schedule_plainly(schedule).func
+            return self._plain(schedule, ctx).func
         scheduled = apply_rules(schedule, target, ctx).func
         _remark_on_single_lanes(scheduled, ctx)
         return _without_settings(scheduled)
@@ -89,8 +90,15 @@ class ScheduleKernels(PrimFuncPass):
         if schedule is None:
             return func
         if target.kind == "numba":
-            return schedule_plainly(schedule, handed).func
+            return self._plain(schedule, ctx, handed).func
         return apply_rules(schedule, target, ctx, handed).func
+
+    def _plain(self, schedule: Schedule, ctx: PassContext, blocks: Sequence[str] | None = None) -> Schedule:
+        """Schedule for readers: only the outermost loops change."""
+        schedule, reasons = schedule_plainly(schedule, blocks)
+        for reason in reasons:
+            ctx.remark(reason, kind="missed")
+        return schedule
 
 
 def _without_settings(func: PrimFunc) -> PrimFunc:
