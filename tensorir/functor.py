@@ -220,7 +220,7 @@ class _Substituter(Mutator):
         return found
 
     def _replaces_any(self, found: frozenset[Node]) -> bool:
-        """Whether any of the buffers among leaves is replaced."""
+        """Return whether any of the buffers among leaves is replaced."""
         return any(isinstance(leaf, Buffer) and self.mutate_buffer(leaf) is not leaf for leaf in found)
 
     def mutate_buffer(self, buffer: Buffer) -> Buffer:

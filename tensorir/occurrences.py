@@ -133,12 +133,12 @@ def _used_buffers(node: Node) -> frozenset[Node]:
 
 
 def accesses_buffers(expr: Expr) -> bool:
-    """Whether ``expr`` reads any buffer."""
+    """Return whether ``expr`` reads any buffer."""
     return any(isinstance(leaf, Buffer) for leaf in leaves(expr))
 
 
 def reads_memory(expr: Expr) -> bool:
-    """Whether the value of ``expr`` depends on the contents of a buffer or on an effect."""
+    """Return whether the value of ``expr`` depends on the contents of a buffer or on an effect."""
     occurring = kinds(expr)
     if occurring & LOADS:
         return True
@@ -146,7 +146,7 @@ def reads_memory(expr: Expr) -> bool:
 
 
 def uses_var(node: Node, variables: set[Var] | frozenset[Var]) -> bool:
-    """Whether any of ``variables`` occurs in ``node``."""
+    """Return whether any of ``variables`` occurs in ``node``."""
     return not leaves(node).isdisjoint(variables)
 
 

@@ -115,7 +115,7 @@ class Op(Pattern):
         self.call = call
 
     def takes(self, op: Operator) -> bool:
-        """Whether calls of ``op`` may match."""
+        """Return whether calls of ``op`` may match."""
         return op.name == self.which if isinstance(self.which, str) else self.which(op)
 
     def match(self, node: Expr, found: Match) -> bool:

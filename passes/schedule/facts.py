@@ -61,7 +61,7 @@ def schedule_of(func: PrimFunc, ctx: PassContext) -> Schedule | None:
 
 
 def is_manual(func: PrimFunc) -> bool:
-    """Whether a function's loops stay as somebody has written or scheduled them."""
+    """Return whether a function's loops stay as they were written or scheduled by hand."""
     mode = func.attrs.get(SCHEDULE_MODE, AUTO)
     if mode not in (MANUAL, AUTO):
         raise PassError(f"@{func.name}: attribute {SCHEDULE_MODE!r}: expected {MANUAL!r} or {AUTO!r}, found {mode!r}")

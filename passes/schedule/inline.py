@@ -84,8 +84,8 @@ def _repeated_work(block: Block, consumers: list[Block]) -> str:
 
 
 def _leaves_lanes(block: Block, consumers: list[Block]) -> bool:
-    """Whether a consumer masks lanes of what ``block`` reads along another dimension: vectors of what ``block`` stores
-    are read under a mask, its own operands would be gathered."""
+    """Return whether a consumer masks lanes of what ``block`` reads along another dimension: vectors of what ``block``
+    stores are read under a mask, its own operands would be gathered."""
     for consumer in consumers:
         places = spatial(consumer)
         if not places:
@@ -100,7 +100,7 @@ def _leaves_lanes(block: Block, consumers: list[Block]) -> bool:
 
 
 def _is_along(store: BufferStore, load: BufferLoad) -> bool:
-    """Whether the last index of ``load`` depends on the variable that is the last index of ``store``."""
+    """Return whether the last index of ``load`` depends on the variable that is the last index of ``store``."""
     if not store.indices or not load.indices:
         return False
     last = store.indices[-1]

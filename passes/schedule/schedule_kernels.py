@@ -6,7 +6,7 @@ if nothing is scheduled yet. Consecutive rules of blocks form a group: each bloc
 group that has a plan for it. Plans, reasons for declining, and plans that the loops do not allow are reported as
 remarks; after the latter the next plan is tried, so that every kernel compiles, even if not with its best plan.
 
-A function that somebody has scheduled (attribute ``schedule``: ``manual``) stays as it is, but for blocks that are
+A function scheduled by hand (attribute ``schedule``: ``manual``) stays as it is, but for blocks that are
 annotated with ``schedule``: ``auto``, to which the rules of blocks are offered.
 
 Fields of plans that the user has set (:mod:`.settings`) are used where they fit. Where those of a context do not fit,

@@ -110,7 +110,7 @@ class StrideNames:
         return Stride(self._algebra.linear(name), whole, name)
 
     def _is_size(self, expr: Expr) -> bool:
-        """Whether ``expr`` can be computed at the top of the function for all values of the sizes."""
+        """Return whether ``expr`` can be computed at the top of the function for all values of the sizes."""
         if isinstance(expr, (Var, IntImm)):
             return isinstance(expr, IntImm) or expr in self._sizes
         return leaves(expr) <= self._sizes and all(_is_safe(node) for node in walk(expr))
@@ -142,7 +142,7 @@ class NamedSizes:
 
 
 def _is_short(form: Linear) -> bool:
-    """Whether ``form`` is a number, or a multiple of one size."""
+    """Return whether ``form`` is a number, or a multiple of one size."""
     if len(form.terms) != 1 or form.const:
         return form.is_const
     (term,) = form.terms

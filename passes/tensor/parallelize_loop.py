@@ -192,7 +192,7 @@ class _Parallelizer(ScopedMutator):
         return work if most == INFINITY else const(int(most), INT64)
 
     def _is_known(self, condition: Expr) -> bool:
-        """Whether ``condition`` uses only symbolic dimensions, which no later pass renames."""
+        """Return whether ``condition`` uses only symbolic dimensions, which no later pass renames."""
         return not kinds(condition) & LOADS and set(free_vars(condition)) <= self.known
 
 

@@ -143,7 +143,7 @@ class IntervalAnalysis:
         return found
 
     def may_wrap(self, expr: Expr) -> bool:
-        """Whether the value of ``expr`` may differ from what its operation gives in numbers without limits."""
+        """Return whether the value of ``expr`` may differ from what its operation gives in numbers without limits."""
         self.of(expr)
         return expr in self._wrapping
 
@@ -165,7 +165,7 @@ class IntervalAnalysis:
 
 
 def _is_hash(expr: Expr) -> bool:
-    """Whether ``expr`` is a product by a constant that is too large to multiply a size."""
+    """Return whether ``expr`` is a product by a constant that is too large to multiply a size."""
     if not isinstance(expr, BinaryOp) or expr.op != "mul":
         return False
     factors = [abs(factor.value) for factor in (expr.a, expr.b) if isinstance(factor, IntImm)]

@@ -66,7 +66,7 @@ class _Guard(Mutator):
 
 
 def _divides(value: Expr) -> bool:
-    """Whether ``value`` divides integers by what may be zero where it is not wanted."""
+    """Return whether ``value`` divides integers by what may be zero where it is not wanted."""
     return any(
         isinstance(node, BinaryOp)
         and node.op in INTEGER_DIVISIONS
