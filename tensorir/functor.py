@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, TypeVar
 
+from tilewright.tensorir.arithmetic import INTEGER_DIVISIONS
 from tilewright.tensorir.expr import Buffer, Expr, FloatImm, IntImm, PureExpr, Var
 from tilewright.tensorir.node import Node
 from tilewright.tensorir.occurrences import (
@@ -18,7 +19,6 @@ from tilewright.tensorir.occurrences import (
     DIVISIONS,
     FLOAT_DIVISIONS,
     HALVES,
-    INTEGER_DIVISIONS,
     LOADS,
     MASKED_LOADS,
     SELECTIONS,
