@@ -54,7 +54,11 @@ class CollapseDims(PrimFuncPass):
         found = _Nests()
         func = func.with_body(found.mutate(func.body))
         plan = _Plan(found.blocks, found.others)
-        return plan.apply(func) if plan.buffers else func
+        if not plan.buffers:
+            return func
+        names = ", ".join(buffer.name for buffer in plan.buffers)
+        ctx.remark(f"neighbouring dimensions of {names} collapsed, as loops traverse them as one", "applied")
+        return plan.apply(func)
 
 
 class _Nests(Mutator):
