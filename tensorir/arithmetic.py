@@ -14,12 +14,11 @@ import struct
 from typing import Any, Union
 
 from tilewright.tensorir.dtype import BOOL, FLOAT32, INT64, DataType, as_dtype
-from tilewright.tensorir.folding import fold_binary, fold_compare, wrap_integer
+from tilewright.tensorir.folding import INTEGER_DIVISIONS, fold_binary, fold_compare, wrap_integer
 from tilewright.tensorir.node import Node, child, derived, node
 
 ExprLike = Union["Expr", int, float, bool]
 
-INTEGER_DIVISIONS = ("floordiv", "floormod", "truncdiv", "truncmod")
 ARITHMETIC_OPS = ("add", "sub", "mul", "div", *INTEGER_DIVISIONS, "min", "max")
 BIT_OPS = ("bitand", "bitor", "bitxor", "shl", "shr")
 LOGICAL_OPS = ("and", "or")

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, TypeVar
 
-from tilewright.tensorir.arithmetic import INTEGER_DIVISIONS
 from tilewright.tensorir.expr import Buffer, Expr, FloatImm, IntImm, PureExpr, Var
+from tilewright.tensorir.folding import INTEGER_DIVISIONS
 from tilewright.tensorir.node import Node
 from tilewright.tensorir.occurrences import (
     CALLS,

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from tilewright.tensorir import interpreter_values as values
-from tilewright.tensorir.arithmetic import INTEGER_DIVISIONS
 from tilewright.tensorir.errors import ExecutionError, OutOfBoundsError, UndefinedOperationError
 from tilewright.tensorir.expr import (
     BinaryOp,
@@ -29,6 +28,7 @@ from tilewright.tensorir.expr import (
     UnaryOp,
     Var,
 )
+from tilewright.tensorir.folding import INTEGER_DIVISIONS
 from tilewright.tensorir.interpreter_forms import Operand, element, scalar_operation
 from tilewright.tensorir.interpreter_memory import Pointer, bytes_of, owner
 from tilewright.tensorir.intrinsics import find_intrinsic

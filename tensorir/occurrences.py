@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from tilewright.tensorir.arithmetic import INTEGER_DIVISIONS
 from tilewright.tensorir.expr import BinaryOp, Buffer, BufferLoad, Call, Choose, Compare, Expr, IntImm, Select, Var
+from tilewright.tensorir.folding import INTEGER_DIVISIONS
 from tilewright.tensorir.node import Node
 from tilewright.tensorir.stmt import Allocate, BufferStore, Evaluate, For, LetStmt, SeqStmt, Stmt
 

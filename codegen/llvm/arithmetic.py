@@ -12,8 +12,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from tilewright.codegen.llvm.text import Builder, constant, integer_type, suffix, value_type
-from tilewright.tensorir.arithmetic import INTEGER_DIVISIONS
 from tilewright.tensorir.dtype import FLOAT32, FLOAT64, DataType
+from tilewright.tensorir.folding import INTEGER_DIVISIONS
 
 HALF_TYPES = ("float16", "bfloat16")
 

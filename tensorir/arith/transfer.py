@@ -25,7 +25,6 @@ from tilewright.tensorir.arith.interval import (
     shift_left,
     type_interval,
 )
-from tilewright.tensorir.arithmetic import INTEGER_DIVISIONS
 from tilewright.tensorir.dtype import DataType
 from tilewright.tensorir.expr import (
     BinaryOp,
@@ -40,6 +39,7 @@ from tilewright.tensorir.expr import (
     UnaryOp,
     Var,
 )
+from tilewright.tensorir.folding import INTEGER_DIVISIONS
 from tilewright.tensorir.intrinsics import INTRINSICS
 
 #: Constants of this value or more do not multiply sizes: they occur in hashes and random numbers, whose products wrap.
