@@ -36,13 +36,14 @@ class LoopCall:
 
 
 def is_handwritten(func: PrimFunc) -> bool:
-    """Whether a function is as somebody wrote it. Lowering says of its own functions, and of those that it took in, how
-    many inputs they have; passes may then change the dimensions of their buffers, but not what lies in memory."""
+    """Return whether a function is as its author wrote it. Lowering states the number of inputs of its own functions,
+    and of those that it adopted; passes may then change the dimensions of their buffers, but not what lies in
+    memory."""
     return NUM_INPUTS not in func.attrs
 
 
 def is_model_dimension(func: PrimFunc, var: tir.Var) -> bool:
-    """Whether a variable of a function is the symbolic dimension of its name, or stands for it."""
+    """Return whether a variable of a function is the symbolic dimension of its name, or stands for it."""
     return var.name in func.attrs.get(MODEL_SIZES, ()) or (var.name.isidentifier() and symbol(var.name) is var)
 
 

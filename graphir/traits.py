@@ -58,6 +58,9 @@ class Traits:
 
     #: Whether the result has the elements of its one argument in row-major order, under another shape.
     keeps_order: ClassVar[bool] = False
+    #: Whether each element of the result is one of an argument's, which are moved, repeated or left out whatever their
+    #: values; ``reference`` works on arrays of objects as well.
+    moves_elements: ClassVar[bool] = False
 
     # Algebra on the operator itself, exact to the last bit (SimplifyExpr).
 
@@ -93,15 +96,12 @@ class Traits:
         Args:
             args: the element of each argument, as an array without dimensions.
         """
-        return args[0] if self.keeps_order and len(args) == 1 else None
+        return args[0] if (self.keeps_order or self.moves_elements) and len(args) == 1 else None
 
     #: Whether all elements of the result are equal, and depend on the argument's shape and type alone.
     ignores_elements: ClassVar[bool] = False
 
     # Integers that are known when a model is built (graphir/known_values.py).
-
-    #: Whether ``reference`` only moves elements, so that it works on arrays of objects as well.
-    moves_elements: ClassVar[bool] = False
 
     def symbolic_value(self, args: Sequence[np.ndarray[Any, Any]], attrs: Any, out: TensorType) -> Any:
         """Compute the result on integer expressions over symbolic dimensions: ``args`` are arrays of objects.

@@ -101,7 +101,7 @@ class Pass(abc.ABC):
             instruments = tuple(each for each in instruments if not is_asked(each))
         RUNNING.watched = self
         if info.name not in ctx._required:
-            # Each one is asked, also after a veto: an instrument may count what it sees.
+            # After a veto the others are asked too: an instrument may count passes in should_run.
             vetoes = [each.name for each in instruments if not _ask(each.should_run, each, mod, info)]
             if vetoes:
                 RUNNING.vetoed[info.name] = vetoes[0]

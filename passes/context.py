@@ -44,7 +44,7 @@ _ENTERED: ContextVar[tuple[PassContext, ...]] = ContextVar("tilewright_pass_cont
 _DEFAULT_CONTEXT_REMARKS = 10_000
 
 #: The level of contexts and of the command line that name none: the highest at which floats are rounded as the model
-#: says. Whoever takes a model into use gets the same numbers from all tools, and asks for others (level 3) by name.
+#: says, so that all tools give the same numbers; others, of level 3, are asked for explicitly.
 DEFAULT_OPT_LEVEL = 2
 
 
@@ -207,7 +207,7 @@ class PassContext:
         return self.opt_level >= 3
 
     def pass_enabled(self, info: PassInfo) -> bool:
-        """Whether a pipeline runs the pass: disabled wins, then required, then the level decides."""
+        """Return whether a pipeline runs the pass: disabled wins, then required, then the level decides."""
         name = info.name
         if name in self._disabled:
             return False

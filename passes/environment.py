@@ -121,12 +121,12 @@ def session() -> Iterator[None]:
 
 
 def is_watched(ctx: PassContext) -> bool:
-    """Whether each pass that runs in ``ctx`` now is watched: by instruments, a trace, or the environment."""
+    """Return whether each pass that runs in ``ctx`` now is watched: by instruments, a trace, or the environment."""
     return bool(ctx.instruments or RUNNING.watchers) or ctx.trace is not None
 
 
 def needs_whole_modules(ctx: PassContext) -> bool:
-    """Whether an observer of passes in ``ctx`` needs whole modules rather than parts."""
+    """Return whether an observer of passes in ``ctx`` needs whole modules rather than parts."""
     watchers = (*ctx.instruments, *(RUNNING.watchers or ()))
     return ctx.trace is not None or not all(instrument.in_parts for instrument in watchers)
 

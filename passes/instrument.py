@@ -70,7 +70,7 @@ class PassInstrument:
         """The context has been left, or this instrument is being replaced."""
 
     def should_run(self, mod: IRModule, info: PassInfo) -> bool:
-        """Whether the pass may run on ``mod``."""
+        """Return whether the pass may run on ``mod``."""
         return True
 
     def run_before_pass(self, mod: IRModule, info: PassInfo) -> None:

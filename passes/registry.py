@@ -83,7 +83,7 @@ def list_passes() -> list[str]:
 
 
 def is_registered(name: str) -> bool:
-    """Whether ``get_pass(name)`` knows the name."""
+    """Return whether ``get_pass(name)`` knows the name."""
     return name in _REGISTRY
 
 

@@ -14,18 +14,18 @@ import struct
 from typing import Any, Union
 
 from tilewright.tensorir.dtype import BOOL, FLOAT32, INT64, DataType, as_dtype
-from tilewright.tensorir.folding import fold_binary, fold_compare, wrap_integer
+from tilewright.tensorir.folding import INTEGER_DIVISIONS, fold_binary, fold_compare, wrap_integer
 from tilewright.tensorir.node import Node, child, derived, node
 
 ExprLike = Union["Expr", int, float, bool]
 
-ARITHMETIC_OPS = ("add", "sub", "mul", "div", "floordiv", "floormod", "truncdiv", "truncmod", "min", "max")
+ARITHMETIC_OPS = ("add", "sub", "mul", "div", *INTEGER_DIVISIONS, "min", "max")
 BIT_OPS = ("bitand", "bitor", "bitxor", "shl", "shr")
 LOGICAL_OPS = ("and", "or")
 BINARY_OPS = ARITHMETIC_OPS + BIT_OPS + LOGICAL_OPS
 UNARY_OPS = ("neg", "not", "bitnot")
 COMPARE_OPS = ("eq", "ne", "lt", "le", "gt", "ge")
-INTEGER_ONLY = ("floordiv", "floormod", "truncdiv", "truncmod", "bitand", "bitor", "bitxor", "shl", "shr")
+INTEGER_ONLY = (*INTEGER_DIVISIONS, *BIT_OPS)
 
 _set = object.__setattr__
 

@@ -100,7 +100,7 @@ class Builder:
     def __init__(self, name: str, attrs: Mapping[str, Any] | None = None) -> None:
         self.name = name
         self.attrs = dict(attrs or {})
-        #: Where statements come from, for whoever sets :attr:`origin` before making them.
+        #: The origins of statements: the value that :attr:`origin` had when they were made.
         self.origins: dict[Node, Any] = {}
         self.origin: Any = None
         self._buffers: list[Buffer] = []

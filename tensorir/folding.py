@@ -51,7 +51,8 @@ _INTEGER: dict[str, Callable[[int, int], int]] = {
     "or": lambda a, b: int(bool(a) or bool(b)),
 }
 
-_DIVISIONS = ("floordiv", "floormod", "truncdiv", "truncmod")
+#: The operations that divide integers.
+INTEGER_DIVISIONS = ("floordiv", "floormod", "truncdiv", "truncmod")
 
 
 def fold_binary(op: str, a: Number, b: Number, dtype: DataType) -> Number | None:
@@ -60,7 +61,7 @@ def fold_binary(op: str, a: Number, b: Number, dtype: DataType) -> Number | None
     if dtype.is_float:
         return _fold_float(op, float(a), float(b), dtype)
     a, b = int(a), int(b)
-    if op in _DIVISIONS and b == 0:
+    if op in INTEGER_DIVISIONS and b == 0:
         return None
     if op in ("shl", "shr"):
         if not 0 <= b < dtype.bits:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, TypeVar
 
 from tilewright.tensorir.expr import Buffer, Expr, FloatImm, IntImm, PureExpr, Var
+from tilewright.tensorir.folding import INTEGER_DIVISIONS
 from tilewright.tensorir.node import Node
 from tilewright.tensorir.occurrences import (
     CALLS,
@@ -18,7 +19,6 @@ from tilewright.tensorir.occurrences import (
     DIVISIONS,
     FLOAT_DIVISIONS,
     HALVES,
-    INTEGER_DIVISIONS,
     LOADS,
     MASKED_LOADS,
     SELECTIONS,
@@ -220,7 +220,7 @@ class _Substituter(Mutator):
         return found
 
     def _replaces_any(self, found: frozenset[Node]) -> bool:
-        """Whether any of the buffers among leaves is replaced."""
+        """Return whether any of the buffers among leaves is replaced."""
         return any(isinstance(leaf, Buffer) and self.mutate_buffer(leaf) is not leaf for leaf in found)
 
     def mutate_buffer(self, buffer: Buffer) -> Buffer:

@@ -121,7 +121,7 @@ class _Guard(Mutator):
 
 
 def _is_inside(load: BufferLoad) -> bool:
-    """Whether constants say that an element is one of its buffer, as that of a buffer with a single one is."""
+    """Return whether constants say that an element is one of its buffer, as that of a buffer with a single one is."""
     places = zip(load.indices, load.buffer.shape, strict=True)
     return all(isinstance(i, IntImm) and isinstance(n, IntImm) and 0 <= i.value < n.value for i, n in places)
 

@@ -191,7 +191,7 @@ class _ReadsFirst:
 
 
 def _is_whole(buffer: Buffer, indices: Sequence[Expr], ranges: _Ranges) -> bool:
-    """Whether stores at ``indices`` go to each element: an index is a variable that walks the dimension."""
+    """Return whether stores at ``indices`` go to each element: an index is a variable that walks the dimension."""
     seen: set[Var] = set()
     for index, size in zip(indices, buffer.shape, strict=True):
         if isinstance(index, IntImm) and index.value == 0 and isinstance(size, IntImm) and size.value == 1:

@@ -28,6 +28,7 @@ from tilewright.tensorir.expr import (
     UnaryOp,
     Var,
 )
+from tilewright.tensorir.folding import INTEGER_DIVISIONS
 from tilewright.tensorir.interpreter_forms import Operand, element, scalar_operation
 from tilewright.tensorir.interpreter_memory import Pointer, bytes_of, owner
 from tilewright.tensorir.intrinsics import find_intrinsic
@@ -42,6 +43,9 @@ if TYPE_CHECKING:
 Frame = list[Any]
 #: Computes a value in a frame, or runs a statement there.
 Code = Callable[[Frame], Any]
+
+#: Operations that are undefined for some operands: division by zero, and shifts by a negative or too large number.
+_UNDEFINED_FOR_SOME = (*INTEGER_DIVISIONS, "shl", "shr")
 
 
 def nothing(frame: Frame) -> None:
@@ -95,7 +99,7 @@ class ExpressionCompiler:
             return found
         a, b = self.expr(expr.a), self.expr(expr.b)
         compute = values.binary_operation(expr.op, expr.dtype)
-        if expr.op not in ("floordiv", "floormod", "truncdiv", "truncmod", "shl", "shr"):
+        if expr.op not in _UNDEFINED_FOR_SOME:
             return lambda frame: compute(a(frame), b(frame))
 
         def checked(frame: Frame) -> Any:

@@ -145,7 +145,8 @@ def as_array(value: Any, dtype: DataType) -> Any:
 
 
 def is_held_as_array(dtype: DataType) -> bool:
-    """Whether the interpreter holds values of ``dtype`` as NumPy arrays and scalars, others as Python's numbers."""
+    """Return whether the interpreter holds values of ``dtype`` as NumPy arrays and scalars, others as Python's
+    numbers."""
     return dtype.lanes != 1 or dtype.is_float or dtype.kind == "storage"
 
 

@@ -80,9 +80,9 @@ VALUES = "values"
 #: one; ``ScheduleKernels`` applies and removes it.
 SCHEDULE = "schedule."
 
-#: Who schedules the loops of a function: :data:`MANUAL`, nobody, they stay as they are; :data:`AUTO`, the schedule
-#: passes. Functions that are handed in as loops are ``manual`` unless they say otherwise; those that the compiler makes
-#: have no such attribute, and are scheduled. On a block of a manual function, ``auto`` hands over its loops alone.
+#: Whether the loops of a function stay as they are (:data:`MANUAL`) or are scheduled by passes (:data:`AUTO`). The
+#: default of functions that users pass as loops is ``manual``; functions that the compiler makes have no such
+#: attribute, and are scheduled. On a block of a manual function, ``auto`` selects its loops alone.
 SCHEDULE_MODE = "schedule"
 
 #: Values of :data:`SCHEDULE_MODE`.

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from tilewright.tensorir.expr import BinaryOp, Buffer, BufferLoad, Call, Choose, Compare, Expr, IntImm, Select, Var
+from tilewright.tensorir.folding import INTEGER_DIVISIONS
 from tilewright.tensorir.node import Node
 from tilewright.tensorir.stmt import Allocate, BufferStore, Evaluate, For, LetStmt, SeqStmt, Stmt
 
@@ -123,8 +124,6 @@ _KINDS: Final[dict[type[Node], int]] = {
     Call: CALLS,
     BufferLoad: LOADS,
 }
-#: The operations counted by :data:`DIVISIONS`.
-INTEGER_DIVISIONS: Final = ("floordiv", "floormod", "truncdiv", "truncmod")
 _OPERATIONS: Final[dict[str, int]] = {**dict.fromkeys(INTEGER_DIVISIONS, DIVISIONS), "div": FLOAT_DIVISIONS}
 
 
@@ -134,12 +133,12 @@ def _used_buffers(node: Node) -> frozenset[Node]:
 
 
 def accesses_buffers(expr: Expr) -> bool:
-    """Whether ``expr`` reads any buffer."""
+    """Return whether ``expr`` reads any buffer."""
     return any(isinstance(leaf, Buffer) for leaf in leaves(expr))
 
 
 def reads_memory(expr: Expr) -> bool:
-    """Whether the value of ``expr`` depends on the contents of a buffer or on an effect."""
+    """Return whether the value of ``expr`` depends on the contents of a buffer or on an effect."""
     occurring = kinds(expr)
     if occurring & LOADS:
         return True
@@ -147,7 +146,7 @@ def reads_memory(expr: Expr) -> bool:
 
 
 def uses_var(node: Node, variables: set[Var] | frozenset[Var]) -> bool:
-    """Whether any of ``variables`` occurs in ``node``."""
+    """Return whether any of ``variables`` occurs in ``node``."""
     return not leaves(node).isdisjoint(variables)
 
 

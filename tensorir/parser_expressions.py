@@ -249,7 +249,7 @@ class ExpressionParser(TextReader):
 
 
 def _is_bare(tree: Any) -> bool:
-    """Whether ``tree`` is a number without a type of its own, such as ``3`` or ``-2.5``."""
+    """Return whether ``tree`` is a number without a type of its own, such as ``3`` or ``-2.5``."""
     return bool(tree.data == "number" or (tree.data == "neg" and tree.children[0].data == "number"))
 
 

@@ -200,7 +200,7 @@ def processor_of(mcpu: str, mtriple: str) -> Processor:
 
 
 def is_described(mcpu: str, mtriple: str) -> bool:
-    """Whether this file describes a processor of LLVM's name, for the instruction set of the triple."""
+    """Return whether this file describes a processor of LLVM's name, for the instruction set of the triple."""
     architecture = architecture_of(mtriple)
     found = _PROCESSORS.get(mcpu)
     return found is not None and architecture is not OTHER and architecture.features <= found.features
@@ -231,12 +231,12 @@ def masked_bits(features: frozenset[str]) -> int | None:
 
 
 def has_fma(features: frozenset[str]) -> bool:
-    """Whether fused multiply-add is one instruction."""
+    """Return whether fused multiply-add is one instruction."""
     return bool(features & {"fma", "neon", "avx512f"})
 
 
 def has_half_conversions(features: frozenset[str]) -> bool:
-    """Whether converting float16 to float32 and back is one instruction."""
+    """Return whether converting float16 to float32 and back is one instruction."""
     return bool(features & {"f16c", "neon", "avx512f"})
 
 

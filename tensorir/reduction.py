@@ -105,12 +105,12 @@ def min(source: ExprLike, axis: Var | Sequence[Var]) -> Reduction:
 
 
 def any(source: ExprLike, axis: Var | Sequence[Var]) -> Reduction:
-    """Whether the bool ``source`` holds anywhere over reduction axes."""
+    """Compute whether the bool ``source`` holds anywhere over reduction axes."""
     return _reduction("or", source, axis, 0)
 
 
 def all(source: ExprLike, axis: Var | Sequence[Var]) -> Reduction:
-    """Whether the bool ``source`` holds everywhere over reduction axes."""
+    """Compute whether the bool ``source`` holds everywhere over reduction axes."""
     return _reduction("and", source, axis, 1)
 
 

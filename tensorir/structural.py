@@ -31,7 +31,7 @@ _Pair = tuple[Any, Any, Node, Node]
 
 
 def structural_equal(a: Node, b: Node, map_free_vars: bool = False) -> bool:
-    """Whether ``a`` and ``b`` are equal up to the names of variables and buffers.
+    """Return whether ``a`` and ``b`` are equal up to the names of variables and buffers.
 
     Args:
         map_free_vars: variables and buffers that the nodes use but do not define may differ as well, one to one, as

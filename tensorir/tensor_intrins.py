@@ -85,7 +85,7 @@ def tensor_intrin(
     """Register an instruction for :meth:`.Schedule.tensorize`.
 
     An implementation takes the parameters of the description in order, a buffer as the address of its first element and
-    a variable as a 64-bit integer, and returns nothing. It must do what the description says, which nobody checks.
+    a variable as a 64-bit integer, and returns nothing. It must compute what the description does; this is not checked.
 
     Args:
         name: an identifier.

@@ -205,7 +205,7 @@ class _Verifier:
             self.iterating.add(let.var)
 
     def varies(self, expr: Expr) -> bool:
-        """Whether the value of ``expr`` depends on a loop around it."""
+        """Return whether the value of ``expr`` depends on a loop around it."""
         return any(isinstance(found, Var) and found in self.iterating for found in walk(expr))
 
     def for_loop(self, loop: For) -> None:

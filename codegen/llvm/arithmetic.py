@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from tilewright.codegen.llvm.text import Builder, constant, integer_type, suffix, value_type
 from tilewright.tensorir.dtype import FLOAT32, FLOAT64, DataType
+from tilewright.tensorir.folding import INTEGER_DIVISIONS
 
 HALF_TYPES = ("float16", "bfloat16")
 
@@ -309,7 +310,7 @@ def binary(b: Builder, op: str, dtype: DataType, x: Operand, y: Operand, no_wrap
         return extremum(b, op, dtype, x, y)
     if op in ("shl", "shr"):
         return _shift(b, op, dtype, x, y)
-    if op in _DIVISIONS:
+    if op in INTEGER_DIVISIONS:
         return _divide(b, op, dtype, x, y)
     return plain_binary(b, op, dtype, x.text, y.text, no_wrap)
 
@@ -369,8 +370,6 @@ def _shift(b: Builder, op: str, dtype: DataType, x: Operand, y: Operand) -> str:
 
 
 # Integer division.
-
-_DIVISIONS = ("floordiv", "floormod", "truncdiv", "truncmod")
 
 
 def _divide(b: Builder, op: str, dtype: DataType, x: Operand, y: Operand) -> str:

@@ -397,7 +397,8 @@ def pointer_attributes(root: PrimFunc, buffer: Buffer, written: Collection[Buffe
 
 
 def _is_overwritten(root: PrimFunc, buffer: Buffer) -> bool:
-    """Whether ``buffer`` may have the memory of another parameter: it is the result, or what the result overwrites."""
+    """Return whether ``buffer`` may have the memory of another parameter: it is the result, or what the result
+    overwrites."""
     numbers = root.attrs.get(OVERWRITES, ())
     if not numbers:
         return False

@@ -111,7 +111,7 @@ class FunctionWriter(ExpressionWriter):
         if not self.lines:
             self.line("pass")
         parallel = "parallel=True, " if has_parallel_loop(self.root.body) else ""
-        # Without the wrapper for C, which nobody calls and which takes a tenth of numba's time.
+        # Without the wrapper for C, which is never called and takes a tenth of numba's time.
         head = f'@numba.njit({parallel}fastmath={{"contract"}}, error_model="numpy", no_cfunc_wrapper=True)'
         lines = [f"def {self.python_names[self.root.name]}({', '.join(params)}):", *self.lines, ""]
         return "\n".join(lines if self._only_passes_on(params) else [head, *lines])

@@ -38,6 +38,7 @@ class broadcast_to(Operator):
     name = "broadcast_to"
     arguments = ("x",)
     kind = "broadcast"
+    moves_elements = True
     Attrs = BroadcastToAttrs
 
     def infer_type(self, args: Sequence[TensorType], attrs: BroadcastToAttrs) -> TensorType:
@@ -51,17 +52,11 @@ class broadcast_to(Operator):
             raise self.error("shape", f"a shape that {format_shape(x.shape)} broadcasts to", format_shape(attrs.shape))
         return TensorType(attrs.shape, x.dtype)
 
-    def uniform_value(self, args: Sequence[np.ndarray[Any, Any]], attrs: Any) -> Any:
-        return args[0]
-
     def reference(self, args: Sequence[Any], attrs: BroadcastToAttrs) -> Any:
         return np.broadcast_to(args[0], attrs.shape).copy()
 
     def is_identity(self, args: Sequence[GraphExpr], attrs: BroadcastToAttrs) -> bool:
         return True
-
-    def symbolic_value(self, args: Sequence[np.ndarray[Any, Any]], attrs: BroadcastToAttrs, out: TensorType) -> Any:
-        return np.broadcast_to(args[0], [dim for dim in out.shape if isinstance(dim, int)])
 
     def claimed_sizes(self, args: Sequence[TensorType], attrs: BroadcastToAttrs) -> Sequence[tuple[str, Dim, Dim]]:
         return [

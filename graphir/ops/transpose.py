@@ -56,9 +56,6 @@ class transpose(Operator):
         (x,) = args
         return TensorType([x.shape[axis] for axis in self.order(x.ndim, attrs)], x.dtype)
 
-    def uniform_value(self, args: Sequence[np.ndarray[Any, Any]], attrs: Any) -> Any:
-        return args[0]
-
     def reference(self, args: Sequence[Any], attrs: TransposeAttrs) -> Any:
         return np.transpose(args[0], attrs.axes)
 

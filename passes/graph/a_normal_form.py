@@ -75,7 +75,7 @@ def _close(scope: Scope, result: Expr) -> Expr:
 
 
 def is_a_normal_form(body: Expr) -> bool:
-    """Whether every part of a call, tuple, field or condition is an atom (or the function that is called)."""
+    """Return whether every part of a call, tuple, field or condition is an atom (or the function that is called)."""
     for node in post_order(body, children_of=children_outside_groups):
         parts = node.args if isinstance(node, Call) else () if isinstance(node, (Let, Function, If)) else node.children
         if not all(map(is_atom, parts)):

@@ -127,7 +127,7 @@ def _match(node: Expr) -> _Attention | None:
 
 
 def _is_lowest(node: Expr) -> bool:
-    """Whether ``node`` is minus infinity, the score of masked keys."""
+    """Return whether ``node`` is minus infinity, the score of masked keys."""
     return isinstance(node, Constant) and node.data.size > 0 and bool(np.all(node.data == -np.inf))
 
 

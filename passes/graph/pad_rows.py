@@ -92,7 +92,7 @@ class PadRows(FunctionPass):
 
 
 def _is_computed(node: Expr) -> bool:
-    """Whether a kernel computes ``node`` into memory of its own."""
+    """Return whether a kernel computes ``node`` into memory of its own."""
     return _is_kernel(node) and isinstance(node.type, TensorType)
 
 
@@ -101,8 +101,8 @@ def _is_kernel(node: Expr) -> bool:
 
 
 def _needs_padding(node: Expr, users: Sequence[Expr], config: PadRowsConfig) -> bool:
-    """Whether the rows of a tensor alias in a kernel that reads several of them at once, and only kernels read the
-    tensor."""
+    """Return whether the rows of a tensor alias in a kernel that reads several of them at once, and only kernels read
+    the tensor."""
     found = node.tensor_type
     if found.ndim < 2 or not isinstance(found.shape[-1], int) or found.dtype.bytes > CACHE_LINE:
         return False
@@ -114,7 +114,7 @@ def _needs_padding(node: Expr, users: Sequence[Expr], config: PadRowsConfig) -> 
 
 
 def _walks_rows(user: Expr, node: Expr) -> bool:
-    """Whether an operator in the group that ``user`` calls reads several rows of ``node`` at once."""
+    """Return whether an operator in the group that ``user`` calls reads several rows of ``node`` at once."""
     assert isinstance(user, Call)
     params = {node}
     if isinstance(user.op, Function):

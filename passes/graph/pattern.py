@@ -54,7 +54,7 @@ def as_constant(node: Expr) -> Constant | None:
         if not args or (op.ignores_elements and isinstance(args[0].type, TensorType)):
             value = op.uniform_value([np.zeros((), arg.dtype.numpy) for arg in args], node.attrs)
             return None if value is None else Constant(np.asarray(value))
-        if not (op.keeps_order or op.name in ("broadcast_to", "transpose")):
+        if not (op.keeps_order or op.moves_elements):
             return None
         (node,) = args
         if type(node) is Constant:
@@ -115,7 +115,7 @@ class Op(Pattern):
         self.call = call
 
     def takes(self, op: Operator) -> bool:
-        """Whether calls of ``op`` may match."""
+        """Return whether calls of ``op`` may match."""
         return op.name == self.which if isinstance(self.which, str) else self.which(op)
 
     def match(self, node: Expr, found: Match) -> bool:

@@ -238,8 +238,8 @@ class _Placement:
         return None
 
     def is_written(self, part: Expr) -> bool:
-        """Whether a value is stored in memory in any case: it has several users, its own parts are placed in it, or it
-        is not an elementwise formula."""
+        """Return whether a value is stored in memory in any case: it has several users, its own parts are placed in it,
+        or it is not an elementwise formula."""
         return part in self.wholes or part in self.computed or len(self.users[part]) > 1
 
     def bytes(self, found: TensorType) -> int:

@@ -121,7 +121,7 @@ class Unchanging:
             self.scopes, _ = find_scopes_outside_loops(order, body, Scope())
 
     def around(self, node: Expr, value: Expr) -> bool:
-        """Whether ``node`` is computed in each iteration of a loop, and ``value`` is the same in all of them."""
+        """Return whether ``node`` is computed in each iteration of a loop, and ``value`` is the same in all of them."""
         scope = self.scopes.get(node)
         while scope is not None and scope.owner not in self.loops:
             scope = scope.outer

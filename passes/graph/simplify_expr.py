@@ -151,7 +151,7 @@ def _cast_back(match: Match) -> Expr | None:
 
 
 def _holds_all(wide: DataType, narrow: DataType) -> bool:
-    """Whether every value of ``narrow`` is one of ``wide``."""
+    """Return whether every value of ``narrow`` is one of ``wide``."""
     if wide is narrow:
         return True
     if wide.is_float and narrow.is_float:

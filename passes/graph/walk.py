@@ -87,12 +87,12 @@ def place(made: Expr, span: str, settled: set[Expr]) -> None:
 
 
 def is_atom(node: Expr) -> bool:
-    """Whether an expression computes nothing."""
+    """Return whether an expression computes nothing."""
     return isinstance(node, (Var, Constant, GlobalVar))
 
 
 def is_primitive(node: object) -> bool:
-    """Whether ``node`` is a fused group of operators."""
+    """Return whether ``node`` is a fused group of operators."""
     return isinstance(node, Function) and bool(node.attrs.get(PRIMITIVE))
 
 
@@ -102,8 +102,8 @@ def children_outside_groups(node: Expr) -> tuple[Expr, ...]:
 
 
 def has_control_flow(order: Iterable[Expr]) -> bool:
-    """Whether ``order``, walked by :func:`children_outside_groups`, holds branches, loops, lets or calls of functions:
-    then the linearization decides where each value is computed."""
+    """Return whether ``order``, walked by :func:`children_outside_groups`, holds branches, loops, lets or calls of
+    functions: then the linearization decides where each value is computed."""
     return any(isinstance(node, (If, Loop, Let)) or _is_inner_function(node) for node in order)
 
 
@@ -112,7 +112,7 @@ def _is_inner_function(node: Expr) -> bool:
 
 
 def is_operator_call(node: Expr) -> bool:
-    """Whether ``node`` calls an operator (rather than a function)."""
+    """Return whether ``node`` calls an operator (rather than a function)."""
     return isinstance(node, Call) and isinstance(node.op, Operator)
 
 

@@ -34,7 +34,7 @@ class NameFilter:
         return self._names is None
 
     def __call__(self, name: str) -> bool:
-        """Whether ``name`` matches."""
+        """Return whether ``name`` matches."""
         return (
             self._names is None
             or name in self._names

@@ -52,7 +52,8 @@ class ModuleTexts:
         return self._passes.takes_all
 
     def wants(self, info: PassInfo, changes_only: bool = True) -> bool:
-        """Whether to observe the pass. Changes are not shown for unnamed pipelines, as their passes show them."""
+        """Return whether to observe the pass. Changes are not shown for unnamed pipelines, as their passes show
+        them."""
         return self._passes(info.name) and not (changes_only and info.pipeline and self._passes.takes_all)
 
     def selected(self, mod: IRModule) -> Functions:

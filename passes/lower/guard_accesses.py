@@ -95,7 +95,7 @@ class _Guard(ScopedMutator):
     # Scopes.
 
     def stays(self, expr: Expr) -> bool:
-        """Whether ``expr`` keeps its value while the function runs."""
+        """Return whether ``expr`` keeps its value while the function runs."""
         return not kinds(expr) & LOADS or self.written.isdisjoint(leaves(expr))
 
     def mutate_For(self, loop: For) -> Stmt:
@@ -219,7 +219,7 @@ class _Guard(ScopedMutator):
         return found
 
     def holds(self, condition: Expr, *forms: Expr) -> bool:
-        """Whether ``condition`` is known to hold, or is written here in one of several ``forms``."""
+        """Return whether ``condition`` is known to hold, or is written here in one of several ``forms``."""
         return self.analyzer.prove(condition) or any(form in self.holding for form in (condition, *forms))
 
 

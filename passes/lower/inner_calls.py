@@ -1,4 +1,4 @@
-"""Check calls between functions that somebody wrote as loops: ``@inner(address_of(a[0]), address_of(b[0]), n)``.
+"""Check calls between functions written as loops: ``@inner(address_of(a[0]), address_of(b[0]), n)``.
 
 A call gives addresses and sizes, so only this check keeps the function that is called within the memory of its caller:
 the elements are of the parameter's type, and as many of them lie behind the address as the parameter has.

@@ -130,7 +130,7 @@ class Program:
 
 
 def is_empty(kernel: PrimFunc) -> bool:
-    """Whether a kernel does nothing, as all parts of its result are computed in place."""
+    """Return whether a kernel does nothing, as all parts of its result are computed in place."""
     return isinstance(kernel.body, SeqStmt) and not kernel.body.stmts
 
 

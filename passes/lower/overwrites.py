@@ -92,7 +92,8 @@ def _equal(a: Expr, b: Expr) -> bool:
 
 
 def _is_pointwise(block: Block, buffer: Buffer) -> bool:
-    """Whether a block computes each element of a buffer once, at the indices that are its iteration variables."""
+    """Return whether a block computes each element of a buffer once, at the indices that are its iteration
+    variables."""
     if block.init is not None or block.predicate is not None or not isinstance(block.body, BufferStore):
         return False
     spans = all(_equal(item.extent, extent) for item, extent in zip(block.iters, buffer.shape, strict=False))
@@ -101,7 +102,7 @@ def _is_pointwise(block: Block, buffer: Buffer) -> bool:
 
 
 def _is_place(indices: Iterable[Expr], block: Block, buffer: Buffer) -> bool:
-    """Whether indices are the variables of a block, in order; 0 also counts along a dimension of one element."""
+    """Return whether indices are the variables of a block, in order; 0 also counts along a dimension of one element."""
     variables = [item.var for item in block.iters]
     places = list(indices)
     if len(places) != len(variables) or len(buffer.shape) != len(variables):
@@ -117,7 +118,7 @@ def _is_zero(index: Expr | Var) -> bool:
 
 
 def _needs(reads: list[tuple[Block, BufferLoad]], found: set[Buffer]) -> bool:
-    """Whether each of ``reads`` is for the same element of a buffer in ``found``."""
+    """Return whether each of ``reads`` is for the same element of a buffer in ``found``."""
     return all(
         isinstance(block.body, BufferStore)
         and block.body.buffer in found

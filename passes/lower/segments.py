@@ -61,7 +61,7 @@ class Segments:
 
 
 def binds_sizes(mod: IRModule) -> bool:
-    """Whether a function of ``mod`` has sizes that become known only at run time."""
+    """Return whether a function of ``mod`` has sizes that become known only at run time."""
     return any(
         _is_binding(call)
         for function in mod.functions.values()
@@ -231,7 +231,7 @@ class _Cutter:
             needed[level][value] = None
 
     def _crosses(self, node: Expr, level: int) -> bool:
-        """Whether a node that segment ``level`` uses is computed by an earlier one."""
+        """Return whether a node that segment ``level`` uses is computed by an earlier one."""
         if node in self.inner or self.levels[node] >= level:
             return False
         return isinstance(node, (Call, TupleGetItem, If, Loop))

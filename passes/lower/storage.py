@@ -13,12 +13,13 @@ import functools
 
 from tilewright.graphir.dims import Dim, DimTable, estimate
 from tilewright.tensorir.expr import Expr, maximum
+from tilewright.tensorir.target import CACHE_LINE
 
 #: A value reuses a slot whose size is within this factor of its own.
 _FAR = 4
 
 #: Alignment of every value in the arena, in bytes: that of a cache line and of the widest vector.
-ALIGNMENT = 64
+ALIGNMENT = CACHE_LINE
 
 
 @dataclasses.dataclass(eq=False)

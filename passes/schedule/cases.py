@@ -27,6 +27,7 @@ from tilewright.passes.schedule.facts import (
     case_variables,
     constant,
     loads,
+    loop_of,
     place_in_tile,
     reductions,
     spatial,
@@ -40,7 +41,7 @@ from tilewright.tensorir.expr import Buffer, Var
 from tilewright.tensorir.functor import uses_var
 from tilewright.tensorir.keys import CHOOSES, ROLL_TAIL
 from tilewright.tensorir.schedule import BlockRef, LoopRef, Schedule
-from tilewright.tensorir.stmt import Block, For
+from tilewright.tensorir.stmt import Block
 from tilewright.tensorir.target import Target
 
 
@@ -191,8 +192,7 @@ def _place(schedule: Schedule, ref: BlockRef, refs: list[BlockRef], outermost: L
 
 def _chooses(schedule: Schedule, ref: BlockRef, place: LoopRef) -> bool:
     """Return whether the variable of ``place`` chooses the block's formula."""
-    block, loop = block_of(schedule, ref), schedule.get(place)
-    assert isinstance(loop, For)
+    block, loop = block_of(schedule, ref), loop_of(schedule, place)
     cases = case_variables(block)
     return any(item.var in cases and uses_var(item.value, {loop.var}) for item in block.iters)
 
@@ -201,10 +201,8 @@ def _unroll(schedule: Schedule, ref: BlockRef, loops: list[LoopRef], lanes: int)
     """Unroll the loops around a block that are still serial, vectorize the last one, and mark those that choose its
     formula."""
     choosing = [place for place in loops[:-1] if _chooses(schedule, ref, place)]
-    *others, column = [place for place in loops if _kind(schedule, place) == "serial"]
-    loop = schedule.get(column)
-    assert isinstance(loop, For)
-    extent = constant(loop.extent)
+    *others, column = [place for place in loops if loop_of(schedule, place).kind == "serial"]
+    extent = constant(loop_of(schedule, column).extent)
     if extent is None or extent > lanes:
         vectors, column = schedule.split(column, [None, lanes])
         others.append(vectors)
@@ -213,9 +211,3 @@ def _unroll(schedule: Schedule, ref: BlockRef, loops: list[LoopRef], lanes: int)
         schedule.unroll(other)
     for place in choosing:
         schedule.annotate(place, CHOOSES, True)
-
-
-def _kind(schedule: Schedule, ref: LoopRef) -> str:
-    loop = schedule.get(ref)
-    assert isinstance(loop, For)
-    return loop.kind

@@ -62,6 +62,9 @@ class ChainedPlan:
     reassociate: bool = dataclasses.field(
         metadata={"doc": "whether sums of floats may be reassociated, which rounds differently"}
     )
+    vectors: int = dataclasses.field(
+        default=PARTIAL_VECTORS, metadata={"doc": "vectors of partial results that a long row has", "least": 1}
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -218,7 +221,7 @@ def schedule_chained(schedule: Schedule, plan: ChainedPlan, target: Target) -> N
     schedule.set_scope(chain.second, 0, "register")
     for ref in _between(schedule, stored, last):
         if reductions(block_of(schedule, ref)) and ref != chain.second:
-            split_partial_results(schedule, ref, target, plan.reassociate)
+            split_partial_results(schedule, ref, target, plan.reassociate, plan.vectors)
     stages = [ref for ref in schedule.get_blocks() if ref in set(_between(schedule, chain.first, last))]
     rows = chain.first_tiling.rows
     loops = schedule.get_loops(last)
@@ -242,7 +245,7 @@ def schedule_chained(schedule: Schedule, plan: ChainedPlan, target: Target) -> N
     for ref in alone:
         row = _inside(schedule, ref, task)[0]
         if seen is not None and not reductions(block_of(schedule, ref)):
-            _split_vectors(schedule, ref, target)
+            _split_vectors(schedule, ref, plan.vectors, target)
         vectorize_stage(schedule, ref, row, target)
     if seen is not None:
         made = _results(schedule, [chain.first, stored, *chain.between])
@@ -263,10 +266,10 @@ def _results(schedule: Schedule, refs: Iterable[BlockRef]) -> set[Buffer]:
     return {store.buffer for ref in refs for store in stores(block_of(schedule, ref))}
 
 
-def _split_vectors(schedule: Schedule, ref: BlockRef, target: Target) -> None:
-    """Split the loop over a row into chunks of a few vectors, so that the last ones can be skipped."""
+def _split_vectors(schedule: Schedule, ref: BlockRef, vectors: int, target: Target) -> None:
+    """Split the loop over a row into chunks of ``vectors`` vectors, so that the last ones can be skipped."""
     block = block_of(schedule, ref)
-    extent, part = constant(spatial(block)[-1].extent), PARTIAL_VECTORS * vector_lanes(block, target)
+    extent, part = constant(spatial(block)[-1].extent), vectors * vector_lanes(block, target)
     if extent is None or extent > part:
         schedule.split(schedule.get_loops(ref)[-1], [None, part])
 

@@ -20,7 +20,6 @@ dimensions in this way.)
 
 from __future__ import annotations
 
-import dataclasses
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -31,13 +30,14 @@ from tilewright.passes.decorators import primfunc_pass
 from tilewright.passes.properties import BLOCKS, UNSCHEDULED
 from tilewright.passes.registry import register_pass
 from tilewright.passes.schedule.facts import Access, constant, is_manual, lie_like_one, schedule_of, usual_strides
+from tilewright.passes.schedule.redirect import AccessRedirector
 from tilewright.tensorir.dtype import INT64
-from tilewright.tensorir.expr import BinaryOp, Buffer, BufferLoad, Expr, Var, binary
+from tilewright.tensorir.expr import BinaryOp, Buffer, Expr, Var, binary
 from tilewright.tensorir.functor import Mutator, substitute, walk
 from tilewright.tensorir.node import Node
 from tilewright.tensorir.schedule.blocks import accesses, change_block
 from tilewright.tensorir.schedule.indices import structure
-from tilewright.tensorir.stmt import Block, BufferStore, For, IterVar, PrimFunc, Stmt
+from tilewright.tensorir.stmt import Block, For, IterVar, PrimFunc, Stmt
 
 
 @register_pass
@@ -54,7 +54,11 @@ class CollapseDims(PrimFuncPass):
         found = _Nests()
         func = func.with_body(found.mutate(func.body))
         plan = _Plan(found.blocks, found.others)
-        return plan.apply(func) if plan.buffers else func
+        if not plan.buffers:
+            return func
+        names = ", ".join(buffer.name for buffer in plan.buffers)
+        ctx.remark(f"neighbouring dimensions of {names} collapsed, as loops traverse them as one", "applied")
+        return plan.apply(func)
 
 
 class _Nests(Mutator):
@@ -224,10 +228,10 @@ def _products(extents: Sequence[Expr], pairs: set[int]) -> tuple[Expr, ...]:
     return tuple(result)
 
 
-@dataclasses.dataclass
-class _Collapser(Mutator):
-    plan: _Plan
-    buffers: Mapping[Buffer, Buffer]
+class _Collapser(AccessRedirector):
+    def __init__(self, plan: _Plan, buffers: Mapping[Buffer, Buffer]) -> None:
+        super().__init__(buffers)
+        self.plan = plan
 
     def mutate_For(self, loop: For) -> Stmt:
         loops = [loop]
@@ -256,20 +260,7 @@ class _Collapser(Mutator):
         )
         return nest([outer for outer, _ in made], body)
 
-    def mutate_BufferLoad(self, op: BufferLoad) -> Expr:
-        indices = self.mutate_all(op.indices)
-        predicate = None if op.predicate is None else self.mutate(op.predicate)
-        return BufferLoad(self.mutate_buffer(op.buffer), self._without_seconds(op, indices), predicate)
-
-    def mutate_BufferStore(self, op: BufferStore) -> Stmt:
-        indices, value = self.mutate_all(op.indices), self.mutate(op.value)
-        predicate = None if op.predicate is None else self.mutate(op.predicate)
-        return BufferStore(self.mutate_buffer(op.buffer), value, self._without_seconds(op, indices), predicate)
-
-    def mutate_buffer(self, buffer: Buffer) -> Buffer:
-        return self.buffers.get(buffer, buffer)
-
-    def _without_seconds(self, access: Access, indices: Sequence[Expr]) -> tuple[Expr, ...]:
+    def indices_of(self, access: Access, indices: Sequence[Expr]) -> tuple[Expr, ...]:
         """Return the indices without the second of each pair; the first is the variable of both."""
         pairs = self.plan.buffers.get(access.buffer, set())
         return tuple(index for number, index in enumerate(indices) if number - 1 not in pairs)

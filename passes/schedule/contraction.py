@@ -20,6 +20,7 @@ from tilewright.passes.schedule.facts import (
     contraction,
     is_contiguous,
     loads,
+    loop_of,
     panel_width,
     reductions,
     spatial,
@@ -35,7 +36,7 @@ from tilewright.tensorir.expr import Expr, Var
 from tilewright.tensorir.keys import DOT_PRODUCT, INTERLEAVE, OUTLINE, SPECIALIZE_TAIL
 from tilewright.tensorir.schedule import BlockRef, LoopRef, Schedule
 from tilewright.tensorir.schedule.index_map import IndexMap
-from tilewright.tensorir.stmt import Block, For, IterVar
+from tilewright.tensorir.stmt import Block, IterVar
 from tilewright.tensorir.target import Target
 
 
@@ -300,9 +301,7 @@ def mark_tile(schedule: Schedule, loops: list[LoopRef], tiling: Tiling) -> None:
 
 def _vectorize(schedule: Schedule, column: LoopRef, tiling: Tiling) -> LoopRef | None:
     """Vectorize a loop over columns; return the loop over the vectors if there are several."""
-    loop = schedule.get(column)
-    assert isinstance(loop, For)
-    extent = constant(loop.extent)
+    extent = constant(loop_of(schedule, column).extent)
     vectors = None
     if extent is None or extent > tiling.lanes:
         vectors, column = schedule.split(column, [None, tiling.lanes])

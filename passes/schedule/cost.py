@@ -38,7 +38,7 @@ def vector_lanes(block: Block, target: Target) -> int:
     return max(2, target.vector_bits // widest)
 
 
-def partial_vectors(extent: int | None, lanes: int, most: int = PARTIAL_VECTORS) -> int:
+def partial_vectors(extent: int | None, lanes: int, most: int) -> int:
     """Return the number of vectors of partial results for a reduction over ``extent`` elements: several where each
     gets some steps."""
     return most if extent is None or extent >= 4 * lanes * most else 1

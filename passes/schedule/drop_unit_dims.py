@@ -29,10 +29,11 @@ from tilewright.passes.properties import BLOCKS, UNSCHEDULED
 from tilewright.passes.registry import register_pass
 from tilewright.passes.schedule.collapse_dims import FoldedIndices, is_plain_nest, nest
 from tilewright.passes.schedule.facts import Access, constant, contraction, is_manual, schedule_of, spatial
-from tilewright.tensorir.expr import Buffer, BufferLoad, Expr, Var
+from tilewright.passes.schedule.redirect import AccessRedirector
+from tilewright.tensorir.expr import Buffer, Expr, Var
 from tilewright.tensorir.functor import Mutator, loads_and_stores, substitute, walk_statements
 from tilewright.tensorir.schedule.blocks import change_block
-from tilewright.tensorir.stmt import Block, BufferStore, For, IterVar, PrimFunc, Stmt
+from tilewright.tensorir.stmt import Block, For, IterVar, PrimFunc, Stmt
 
 
 @register_pass
@@ -116,7 +117,7 @@ def _unit_axes(buffer: Buffer) -> set[int]:
     return {axis for axis in range(1, buffer.ndim) if constant(buffer.shape[axis]) == 1}
 
 
-class _Axes(Mutator):
+class _Axes(AccessRedirector):
     """Redirects accesses to buffers without some axes.
 
     Args:
@@ -124,8 +125,8 @@ class _Axes(Mutator):
     """
 
     def __init__(self, lost: Mapping[Buffer, Set[int]]) -> None:
+        super().__init__({buffer: _smaller(buffer, axes) for buffer, axes in lost.items()})
         self.lost = lost
-        self.buffers = {buffer: _smaller(buffer, axes) for buffer, axes in lost.items()}
 
     def mutate_Block(self, block: Block) -> Stmt:
         init, needed = block.init, block.needed
@@ -136,19 +137,7 @@ class _Axes(Mutator):
             needed=None if needed is None else self.mutate(needed),
         )
 
-    def mutate_BufferLoad(self, op: BufferLoad) -> Expr:
-        predicate = None if op.predicate is None else self.mutate(op.predicate)
-        return BufferLoad(self.mutate_buffer(op.buffer), self._kept(op, self.mutate_all(op.indices)), predicate)
-
-    def mutate_BufferStore(self, op: BufferStore) -> Stmt:
-        indices, value = self.mutate_all(op.indices), self.mutate(op.value)
-        predicate = None if op.predicate is None else self.mutate(op.predicate)
-        return BufferStore(self.mutate_buffer(op.buffer), value, self._kept(op, indices), predicate)
-
-    def mutate_buffer(self, buffer: Buffer) -> Buffer:
-        return self.buffers.get(buffer, buffer)
-
-    def _kept(self, access: Access, indices: Sequence[Expr]) -> tuple[Expr, ...]:
+    def indices_of(self, access: Access, indices: Sequence[Expr]) -> tuple[Expr, ...]:
         lost = self.lost.get(access.buffer, set())
         return tuple(index for axis, index in enumerate(indices) if axis not in lost)
 

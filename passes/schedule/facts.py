@@ -23,9 +23,9 @@ from tilewright.tensorir.expr import (
 )
 from tilewright.tensorir.functor import CHOICES, kinds, uses_var, walk_to
 from tilewright.tensorir.keys import AUTO, MANUAL, SCHEDULE_MODE
-from tilewright.tensorir.schedule import BlockRef, Schedule
+from tilewright.tensorir.schedule import BlockRef, LoopRef, Schedule
 from tilewright.tensorir.schedule.blocks import accesses
-from tilewright.tensorir.stmt import Block, BufferStore, IterVar, PrimFunc
+from tilewright.tensorir.stmt import Block, BufferStore, For, IterVar, PrimFunc
 
 #: A load from or a store to a buffer.
 Access = BufferLoad | BufferStore
@@ -43,6 +43,13 @@ def block_of(schedule: Schedule, ref: BlockRef) -> Block:
     return found
 
 
+def loop_of(schedule: Schedule, ref: LoopRef) -> For:
+    """Return the loop that a handle refers to."""
+    found = schedule.get(ref)
+    assert isinstance(found, For)
+    return found
+
+
 def schedule_of(func: PrimFunc, ctx: PassContext) -> Schedule | None:
     """Return a schedule of ``func``; None, with a remark, where computations are outside of blocks: nothing declares
     which of them may move, so the loops stay as written."""
@@ -54,7 +61,7 @@ def schedule_of(func: PrimFunc, ctx: PassContext) -> Schedule | None:
 
 
 def is_manual(func: PrimFunc) -> bool:
-    """Whether a function's loops stay as somebody has written or scheduled them."""
+    """Return whether a function's loops stay as they were written or scheduled by hand."""
     mode = func.attrs.get(SCHEDULE_MODE, AUTO)
     if mode not in (MANUAL, AUTO):
         raise PassError(f"@{func.name}: attribute {SCHEDULE_MODE!r}: expected {MANUAL!r} or {AUTO!r}, found {mode!r}")

@@ -22,8 +22,11 @@ from tilewright.tensorir.schedule import BlockRef, Schedule
 from tilewright.tensorir.stmt import Block, BufferStore
 
 
-def inline_producers(schedule: Schedule) -> None:
+def inline_producers(schedule: Schedule) -> list[str]:
     """Inline every block that is no reduction into its consumers, last first, where that repeats no expensive work.
+
+    Returns:
+        for each other producer the reason why it keeps its own loops.
 
     A block stays where an element would be computed more than once and costs more than a load (an exponential read by
     a sum and a division), where a contraction would recompute it for each column of its other operand, where copies of
@@ -31,28 +34,35 @@ def inline_producers(schedule: Schedule) -> None:
     of each of its sixteen neighbours), or where hundreds of operators would become one formula.
     """
     outputs = set(schedule.func.buffers)
+    kept: list[str] = []
     for ref in reversed(schedule.get_blocks()):
         block = block_of(schedule, ref)
         if reductions(block) or any(store.buffer in outputs for store in stores(block)):
             continue
         consumers = [block_of(schedule, consumer) for consumer in schedule.get_consumers(ref)]
-        if (
-            consumers
-            and not _repeats_work(block, consumers)
-            and not _leaves_lanes(block, consumers)
-            and _depth(block) + max(map(_depth, consumers)) <= MOST_NESTED
-        ):
+        if not consumers:
+            continue
+        reason = _repeated_work(block, consumers)
+        if not reason and _leaves_lanes(block, consumers):
+            reason = "a consumer masks lanes along a dimension that its own operands do not lie along"
+        if not reason and _depth(block) + max(map(_depth, consumers)) > MOST_NESTED:
+            reason = f"the formula would nest deeper than {MOST_NESTED}"
+        if not reason:
             try:
                 schedule.compute_inline(ref)
-            except ScheduleError:
-                continue  # not a plain formula of one element; it keeps its own loops
+                continue
+            except ScheduleError as error:
+                reason = error.summary
+        kept.append(f"block {block.name} not inlined: {reason}")
+    return kept
 
 
-def _repeats_work(block: Block, consumers: list[Block]) -> bool:
+def _repeated_work(block: Block, consumers: list[Block]) -> str:
+    """Return the reason why inlining repeats work; empty if it repeats none that counts."""
     written = {store.buffer for store in stores(block)}
     is_formula_of_constants = not loads(block)
     if is_formula_of_constants and not is_expensive(block):
-        return False
+        return ""
     reads: list[BufferLoad] = []
     for consumer in consumers:
         for load in loads(consumer):
@@ -61,17 +71,21 @@ def _repeats_work(block: Block, consumers: list[Block]) -> bool:
             reads.append(load)
             varying = [item.var for item in spatial(consumer) if constant(item.extent) != 1]
             if reductions(consumer) and not all(uses(load, var) for var in varying):
-                return True  # the same element is read for several results
+                return f"block {consumer.name} reads an element of it for several results"
             if contraction(consumer) is not None and _is_window(load, consumer):
-                return True  # windows overlap, so the same element is read for several results
+                return f"windows of block {consumer.name} overlap, and read an element of it for several results"
     if len(reads) > 1 and (case_variables(block) or any(map(case_variables, consumers))):
-        return True  # each alternative formula would contain a copy of it
-    return len(reads) > 1 and (is_expensive(block) or len(reads) * sum(1 for _ in walk(block.body)) > MOST_COPIED)
+        return "each of the formulas chosen by position would contain a copy of it"
+    if len(reads) > 1 and is_expensive(block):
+        return f"an element costs more than a load, and is read {len(reads)} times"
+    if len(reads) > 1 and len(reads) * sum(1 for _ in walk(block.body)) > MOST_COPIED:
+        return f"{len(reads)} copies of its formula would have more than {MOST_COPIED} nodes"
+    return ""
 
 
 def _leaves_lanes(block: Block, consumers: list[Block]) -> bool:
-    """Whether a consumer masks lanes of what ``block`` reads along another dimension: vectors of what ``block`` stores
-    are read under a mask, its own operands would be gathered."""
+    """Return whether a consumer masks lanes of what ``block`` reads along another dimension: vectors of what ``block``
+    stores are read under a mask, its own operands would be gathered."""
     for consumer in consumers:
         places = spatial(consumer)
         if not places:
@@ -86,7 +100,7 @@ def _leaves_lanes(block: Block, consumers: list[Block]) -> bool:
 
 
 def _is_along(store: BufferStore, load: BufferLoad) -> bool:
-    """Whether the last index of ``load`` depends on the variable that is the last index of ``store``."""
+    """Return whether the last index of ``load`` depends on the variable that is the last index of ``store``."""
     if not store.indices or not load.indices:
         return False
     last = store.indices[-1]

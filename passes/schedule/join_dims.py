@@ -61,6 +61,8 @@ class JoinDims(PrimFuncPass):
                 indices.update(zip(accesses, places, strict=True))
         if not buffers:
             return func
+        names = ", ".join(buffer.name for buffer in buffers)
+        ctx.remark(f"dimensions of {names} joined, as quotients and remainders of one number index them", "applied")
         params = tuple(buffers.get(param, param) if isinstance(param, Buffer) else param for param in func.params)
         return PrimFunc(func.name, params, _Joiner(buffers, indices).mutate(func.body), func.attrs)
 

@@ -41,7 +41,7 @@ from tilewright.tensorir.expr import (
     Select,
     Var,
 )
-from tilewright.tensorir.functor import leaves, walk_statements, walk_to_loads
+from tilewright.tensorir.functor import INTEGER_DIVISIONS, leaves, walk_statements, walk_to_loads
 from tilewright.tensorir.keys import ORIGIN_ATTRS, SPECIALIZE_TAIL
 from tilewright.tensorir.sources import inherit
 from tilewright.tensorir.stmt import Block, BufferRegion, BufferStore, For, IfThenElse, PrimFunc, Stmt
@@ -58,7 +58,6 @@ LEAST_TASK = 256
 #: register. Four are the vectors of a tile of sums.
 MAX_STRIDED_COPIES = 4
 
-_DIVISIONS = ("floordiv", "floormod", "truncdiv", "truncmod")
 
 _FREE_FLOAT_OPERATIONS = ("add", "sub", "mul", "min", "max")
 
@@ -198,7 +197,7 @@ class _Walk:
                 a = self._float(old_a) if isinstance(old_a, FloatImm) else self._node(old_a, fixed)
                 b = self._float(old_b) if isinstance(old_b, FloatImm) else self._node(old_b, fixed)
                 return node if a is old_a and b is old_b else BinaryOp(op, a, b)
-        elif op in _DIVISIONS:
+        elif op in INTEGER_DIVISIONS:
             # Task indices are divided once per task; other indices in each iteration of a loop.
             fixed_b = fixed or not self._dividing.isdisjoint(leaves(old_a))
         elif op == "mul" and not fixed:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from tilewright.passes.schedule.facts import block_of, constant
+from tilewright.passes.schedule.facts import block_of, constant, loop_of
 from tilewright.tensorir.expr import Expr
 from tilewright.tensorir.functor import uses_var
 from tilewright.tensorir.schedule import BlockRef, LoopRef, Schedule
-from tilewright.tensorir.stmt import For
 
 #: Lanes of the longest vectors: bytes in a register of 512 bits.
 _MOST_LANES = 64
@@ -38,8 +37,6 @@ def are_lanes(count: int) -> bool:
 
 def vectorize_loop(schedule: Schedule, loop: LoopRef, lanes: int, reassociate: bool = False) -> None:
     """Vectorize a loop: itself if its extent is constant, else its inner part of ``lanes`` iterations."""
-    found = schedule.get(loop)
-    assert isinstance(found, For)
-    if constant(found.extent) is None:
+    if constant(loop_of(schedule, loop).extent) is None:
         _, loop = schedule.split(loop, [None, lanes])
     schedule.vectorize(loop, reassociate=reassociate)

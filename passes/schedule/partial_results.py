@@ -6,7 +6,7 @@ results in registers; all other stages are vectorized.
 
 from __future__ import annotations
 
-from tilewright.passes.schedule.cost import PARTIAL_VECTORS, partial_vectors, vector_lanes
+from tilewright.passes.schedule.cost import partial_vectors, vector_lanes
 from tilewright.passes.schedule.facts import block_of, constant, loads, reductions, spatial, stores
 from tilewright.passes.schedule.loops import loop_kinds, vectorize_loop
 from tilewright.tensorir.expr import BinaryOp
@@ -31,9 +31,7 @@ def is_row_reduction(block: Block) -> bool:
     return walked and not any(uses_var(index, places) for index in indices)
 
 
-def split_partial_results(
-    schedule: Schedule, ref: BlockRef, target: Target, reassociate: bool, most: int = PARTIAL_VECTORS
-) -> None:
+def split_partial_results(schedule: Schedule, ref: BlockRef, target: Target, reassociate: bool, most: int) -> None:
     """Give a row reduction partial results, one for each lane, where it may be reassociated.
 
     Args:

@@ -6,7 +6,7 @@ if nothing is scheduled yet. Consecutive rules of blocks form a group: each bloc
 group that has a plan for it. Plans, reasons for declining, and plans that the loops do not allow are reported as
 remarks; after the latter the next plan is tried, so that every kernel compiles, even if not with its best plan.
 
-A function that somebody has scheduled (attribute ``schedule``: ``manual``) stays as it is, but for blocks that are
+A function scheduled by hand (attribute ``schedule``: ``manual``) stays as it is, but for blocks that are
 annotated with ``schedule``: ``auto``, to which the rules of blocks are offered.
 
 Fields of plans that the user has set (:mod:`.settings`) are used where they fit. Where those of a context do not fit,
@@ -66,9 +66,10 @@ class ScheduleKernels(PrimFuncPass):
             return func
         if SCHEDULE_MODE in func.attrs:
             ctx.remark(f"its loops are scheduled (attribute {SCHEDULE_MODE!r})", kind="note")
-        inline_producers(schedule)
+        for reason in inline_producers(schedule):
+            ctx.remark(reason)
         if target.kind == "numba":
-            return schedule_plainly(schedule).func
+            return self._plain(schedule, ctx).func
         scheduled = apply_rules(schedule, target, ctx).func
         _remark_on_single_lanes(scheduled, ctx)
         return _without_settings(scheduled)
@@ -89,8 +90,15 @@ class ScheduleKernels(PrimFuncPass):
         if schedule is None:
             return func
         if target.kind == "numba":
-            return schedule_plainly(schedule, handed).func
+            return self._plain(schedule, ctx, handed).func
         return apply_rules(schedule, target, ctx, handed).func
+
+    def _plain(self, schedule: Schedule, ctx: PassContext, blocks: Sequence[str] | None = None) -> Schedule:
+        """Schedule for readers: only the outermost loops change."""
+        schedule, reasons = schedule_plainly(schedule, blocks)
+        for reason in reasons:
+            ctx.remark(reason, kind="missed")
+        return schedule
 
 
 def _without_settings(func: PrimFunc) -> PrimFunc:

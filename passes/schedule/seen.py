@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from tilewright.passes.schedule.facts import Access, block_of, constant, loads, spatial, stores
+from tilewright.passes.schedule.facts import Access, block_of, constant, loads, loop_of, spatial, stores
 from tilewright.tensorir.arith import Analyzer
 from tilewright.tensorir.arith.iter_map import coefficient
 from tilewright.tensorir.expr import Buffer, Compare, Expr, Var, as_expr
 from tilewright.tensorir.functor import substitute
 from tilewright.tensorir.keys import SEEN, SEEN_ROW, SEEN_STEP
 from tilewright.tensorir.schedule import BlockRef, LoopRef, Schedule
-from tilewright.tensorir.stmt import Block, For
+from tilewright.tensorir.stmt import Block
 
 
 def seen_offset(blocks: Iterable[Block], scores: Collection[Buffer], row: int) -> int | None:
@@ -51,13 +51,11 @@ def mark_seen(
     places = [substitute(access.indices[-1], values) for access in accesses if access.buffer in scores]
     own = schedule.get_loops(ref)
     for loop in own[own.index(task) + 1 :]:
-        found = schedule.get(loop)
-        assert isinstance(found, For)
         steps = {step for step in (coefficient(place, loop.var) for place in places) if step != 0}
         if not steps:
             continue
         step = steps.pop()
-        if found.kind == "serial" and not steps and step is not None:
+        if loop_of(schedule, loop).kind == "serial" and not steps and step is not None:
             schedule.annotate(loop, SEEN, seen)
             schedule.annotate(loop, SEEN_STEP, step)
             schedule.annotate(loop, SEEN_ROW, row)

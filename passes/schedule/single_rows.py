@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from tilewright.passes.schedule.cost import vector_lanes, width_of_results
+from tilewright.passes.schedule.cost import PARTIAL_VECTORS, vector_lanes, width_of_results
 from tilewright.passes.schedule.facts import (
     block_of,
     constant,
@@ -53,6 +53,9 @@ class SingleRowsPlan:
     lanes: int = dataclasses.field(metadata={"doc": "lanes of a vector, a power of two", "least": 2})
     reassociate: bool = dataclasses.field(
         metadata={"doc": "whether sums of floats may be reassociated, which rounds differently"}
+    )
+    vectors: int = dataclasses.field(
+        default=PARTIAL_VECTORS, metadata={"doc": "vectors of partial results that a long row has", "least": 1}
     )
 
 
@@ -103,7 +106,7 @@ def schedule_single_rows(schedule: Schedule, plan: SingleRowsPlan, target: Targe
     schedule.set_scope(final, 0, "register")
     for ref in refs:
         if ref != final:
-            split_partial_results(schedule, ref, target, plan.reassociate)
+            split_partial_results(schedule, ref, target, plan.reassociate, plan.vectors)
     *rows, column = schedule.get_loops(last)
     task = schedule.fuse(*rows) if len(rows) > 1 else rows[0]
     columns, column = schedule.split(column, [None, plan.width])

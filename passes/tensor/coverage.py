@@ -77,7 +77,7 @@ class Knowledge:
         return self._whole
 
     def prove(self, condition: Expr) -> bool:
-        """Whether ``condition`` always holds at the present read."""
+        """Return whether ``condition`` always holds at the present read."""
         return all(
             self.ranges.prove(part) or self.ranges.canonical(part) in self._known() or self.whole.prove(part)
             for part in conjuncts(condition)
@@ -100,7 +100,8 @@ def _conditions_at(read: Access) -> list[Expr]:
 
 
 def covers(write: Access, read: Access, place: Place, known: Knowledge) -> bool:
-    """Whether in each execution of ``place``'s statement, ``write`` stores each element before ``read`` reads it.
+    """Return whether in each execution of ``place``'s statement, ``write`` stores each element before ``read`` reads
+    it.
 
     The instance of the write is found by solving its indices for its loop variables; loops that no index uses take
     their first iteration. The instance must then lie in its loops' ranges, satisfy its conditions, and precede the
@@ -112,8 +113,8 @@ def covers(write: Access, read: Access, place: Place, known: Knowledge) -> bool:
 
 
 def _has_constant_splits(index: Expr, variables: Collection[Var]) -> bool:
-    """Whether variables are divided by constants alone: solutions from other quotients can hardly ever be proved to be
-    in range, but the search takes long."""
+    """Return whether variables are divided by constants alone: solutions from other quotients can hardly ever be proved
+    to be in range, but the search takes long."""
     found = iter_sum(index, variables)
     return found is not None and all(
         isinstance(split.lower, IntImm) and (split.extent is None or isinstance(split.extent, IntImm))
@@ -137,7 +138,7 @@ class _Instance:
         self.first: set[Var] = set()
 
     def exists(self) -> bool:
-        """Whether the instance provably exists."""
+        """Return whether the instance provably exists."""
         if self.write.predicate is not None and self.write.predicate.dtype.lanes != 1:
             return False
         if any(index.dtype is not INT64 for index in (*self.write.indices, *self.read.indices)):

@@ -117,8 +117,8 @@ def _added_product(store: BufferStore) -> tuple[Expr, Expr] | None:
 
 
 def _decides_masks(loop: For) -> bool:
-    """Whether the variable of the unrolled ``loop`` decides which lanes of annotated sums are active: in copies where
-    all are, one instruction adds their products."""
+    """Return whether the variable of the unrolled ``loop`` decides which lanes of annotated sums are active: in copies
+    where all are, one instruction adds their products."""
     for stmt in walk_statements(loop.body):
         store = stmt.body if isinstance(stmt, For) and stmt.annotations.get(DOT_PRODUCT) else None
         masks = _masks(store) if isinstance(store, BufferStore) else []

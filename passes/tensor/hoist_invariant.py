@@ -101,16 +101,16 @@ class _LoopFacts:
                 self.calls_functions = True
 
     def is_invariant(self, expr: Expr) -> bool:
-        """Whether ``expr``, which has no effect, has the same value in all iterations, or one value for each copy made
-        by unrolled loops."""
+        """Return whether ``expr``, which has no effect, has the same value in all iterations, or one value for each
+        copy made by unrolled loops."""
         found = leaves(expr)
         if not found.isdisjoint(self.variables) or not found.isdisjoint(self.buffers):
             return False
         return not (self.calls_functions and accesses_buffers(expr))
 
     def pays(self, expr: Expr) -> bool:
-        """Whether hoisting ``expr`` saves time. An unrolled loop has no overhead: an expression that its copies share
-        is hoisted only if it costs more than plain arithmetic."""
+        """Return whether hoisting ``expr`` saves time. An unrolled loop has no overhead: an expression that its copies
+        share is hoisted only if it costs more than plain arithmetic."""
         if not expr.dtype.is_float:
             return _is_division(expr)
         if self.loop.kind != "unrolled":
@@ -118,7 +118,7 @@ class _LoopFacts:
         return is_costly(expr) and expression_cost(expr) >= _MIN_COST_OF_COPIES
 
     def chooses(self, condition: Expr) -> bool:
-        """Whether ``condition`` is decided in each copy of the unrolled loop."""
+        """Return whether ``condition`` is decided in each copy of the unrolled loop."""
         return self.loop.kind == "unrolled" and uses_var(condition, {self.loop.var})
 
     def copies(self, expr: Expr) -> list[For]:
@@ -127,12 +127,12 @@ class _LoopFacts:
 
 
 def is_costly(expr: Expr) -> bool:
-    """Whether ``expr`` is, at its top, a division or a call."""
+    """Return whether ``expr`` is, at its top, a division or a call."""
     return isinstance(expr, Call) or (isinstance(expr, BinaryOp) and expr.op == "div")
 
 
 def may_fail(expr: Expr) -> bool:
-    """Whether evaluating ``expr`` where the program does not could trap."""
+    """Return whether evaluating ``expr`` where the program does not could trap."""
     return bool(kinds(expr) & (LOADS | DIVISIONS))
 
 
@@ -168,7 +168,7 @@ class _Hoister(ScopedMutator):
         return result
 
     def _surely_runs(self, loop: For) -> bool:
-        """Whether ``loop`` at this place provably has an iteration."""
+        """Return whether ``loop`` at this place provably has an iteration."""
         if isinstance(loop.extent, IntImm):
             return loop.extent.value > 0
         return self.analyzer.prove(loop.extent > 0)
@@ -289,7 +289,7 @@ class _Candidates:
 
 
 def _is_division(expr: Expr) -> bool:
-    """Whether ``expr`` is a division of scalar integers by a non-constant."""
+    """Return whether ``expr`` is a division of scalar integers by a non-constant."""
     if not isinstance(expr, BinaryOp) or expr.op not in INTEGER_DIVISIONS or expr.dtype.lanes > 1:
         return False
     return not isinstance(expr.b, IntImm)

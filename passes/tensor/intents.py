@@ -15,7 +15,7 @@ from tilewright.tensorir.stmt import For, PrimFunc, Stmt
 
 
 def states(stmt: Stmt, key: str) -> bool:
-    """Whether ``stmt`` is or contains a loop that is annotated with ``key``."""
+    """Return whether ``stmt`` is or contains a loop that is annotated with ``key``."""
     return any(isinstance(part, For) and part.annotations.get(key) for part in walk_statements(stmt))
 
 

@@ -189,7 +189,8 @@ def _decide(condition: Expr, analyzer: Analyzer, known: dict[Expr, Expr]) -> Non
 
 
 def _deals_out(first: Stmt, second: Stmt, loads: int) -> bool:
-    """Whether two parts of a body load something each, and together no more than the body, which has ``loads``."""
+    """Return whether two parts of a body load something each, and together no more than the body, which has
+    ``loads``."""
     counts = _loads(first), _loads(second)
     return all(counts) and sum(counts) <= loads
 

@@ -60,7 +60,7 @@ class _Clamping(Mutator):
         return IfThenElse(condition, repeat.mutate(op.then_body))
 
     def _stays_inside(self, op: IfThenElse) -> bool:
-        """Whether a statement writes only the tile's own buffers."""
+        """Return whether a statement writes only the tile's own buffers."""
         for node in walk_to_loads(op.then_body):
             if isinstance(node, Evaluate) or (isinstance(node, BufferStore) and node.buffer not in self.own):
                 return False

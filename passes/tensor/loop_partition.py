@@ -271,7 +271,7 @@ class _Partitioner(ScopedMutator):
         return body if any(isinstance(node, (BufferStore, Evaluate)) for node in walk_statements(body)) else None
 
     def _is_visible(self, loop: For, guard: Guard, ends: tuple[Expr | None, Expr | None]) -> bool:
-        """Whether the ends use only variables that are defined outside of the loop."""
+        """Return whether the ends use only variables that are defined outside of the loop."""
         hidden = {loop.var, *guard.inner, *guard.lets}
         return not any(var in hidden for end in ends if end is not None for var in free_vars(end))
 

@@ -136,7 +136,7 @@ def _are_constant(loop: For, ends: tuple[Expr | None, Expr | None]) -> bool:
 
 
 def _may_trap(condition: Expr) -> bool:
-    """Whether the condition has a divisor that may be zero where the loop does not run."""
+    """Return whether the condition has a divisor that may be zero where the loop does not run."""
     return any(
         isinstance(node, BinaryOp) and node.op in INTEGER_DIVISIONS and not isinstance(node.b, IntImm)
         for node in walk_to(condition, DIVISIONS)

@@ -156,7 +156,7 @@ class _Tail:
         return tail if self.has_tail is TRUE else IfThenElse(self.has_tail, tail)
 
     def _is_short(self, rest: int) -> bool:
-        """Whether small tiles for a remainder of known size save code and cost hardly any time."""
+        """Return whether small tiles for a remainder of known size save code and cost hardly any time."""
         total = self.tiles.total
         few = isinstance(total, IntImm) and rest * _ROWS_PER_REST <= total.value
         return few and rest >= 2 * self.small

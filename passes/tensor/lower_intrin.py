@@ -43,7 +43,7 @@ _TRUNCATING = {"floordiv": "truncdiv", "floormod": "truncmod"}
 
 
 def is_half(dtype: DataType) -> bool:
-    """Whether it is a 16-bit float, which has no arithmetic of its own."""
+    """Return whether it is a 16-bit float, which has no arithmetic of its own."""
     return dtype.is_float and dtype.bits == 16
 
 
@@ -155,7 +155,7 @@ class _IntrinLowerer(ScopedMutator):
         return BinaryOp(name, a, b)
 
     def _may_truncate(self, division: BinaryOp) -> bool:
-        """Whether neither operand of a division is ever negative."""
+        """Return whether neither operand of a division is ever negative."""
         if division.dtype is not INT64:
             return False
         if division in self._truncated:

@@ -65,7 +65,7 @@ class _Naming(Mutator):
         return self.generic_mutate(known)  # type: ignore[no-any-return]
 
     def _has_value(self, op: BinaryOp) -> bool:
-        """Whether the division depends on the loop, and can be evaluated at the start of the loop's body."""
+        """Return whether the division depends on the loop, and can be evaluated at the start of the loop's body."""
         return (
             uses_var(op, {self.loop.var})
             and not uses_var(op, self.inner)

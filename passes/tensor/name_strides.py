@@ -20,14 +20,13 @@ from tilewright.tensorir.arith.analyzer import Analyzer
 from tilewright.tensorir.arith.linear import Linear, constant
 from tilewright.tensorir.dtype import INT64
 from tilewright.tensorir.expr import BinaryOp, Buffer, Expr, IntImm, Var
-from tilewright.tensorir.functor import leaves, substitute, walk
+from tilewright.tensorir.functor import INTEGER_DIVISIONS, leaves, substitute, walk
 from tilewright.tensorir.node import Node
 from tilewright.tensorir.stmt import LetStmt, Stmt
 
 #: Operators that cannot trap for any values of the parameters: at the top of a function, the conditions that guard the
 #: use of a size do not hold yet. Divisions are safe, too, if they are by positive constants.
 _SAFE = frozenset({"add", "sub", "mul", "min", "max"})
-_SAFE_DIVISIONS = frozenset({"floordiv", "floormod", "truncdiv", "truncmod"})
 
 
 class Stride(NamedTuple):
@@ -111,7 +110,7 @@ class StrideNames:
         return Stride(self._algebra.linear(name), whole, name)
 
     def _is_size(self, expr: Expr) -> bool:
-        """Whether ``expr`` can be computed at the top of the function for all values of the sizes."""
+        """Return whether ``expr`` can be computed at the top of the function for all values of the sizes."""
         if isinstance(expr, (Var, IntImm)):
             return isinstance(expr, IntImm) or expr in self._sizes
         return leaves(expr) <= self._sizes and all(_is_safe(node) for node in walk(expr))
@@ -143,7 +142,7 @@ class NamedSizes:
 
 
 def _is_short(form: Linear) -> bool:
-    """Whether ``form`` is a number, or a multiple of one size."""
+    """Return whether ``form`` is a number, or a multiple of one size."""
     if len(form.terms) != 1 or form.const:
         return form.is_const
     (term,) = form.terms
@@ -155,4 +154,4 @@ def _is_safe(node: object) -> bool:
         return isinstance(node, (Var, IntImm))
     if node.dtype is not INT64:
         return False
-    return node.op in _SAFE or (node.op in _SAFE_DIVISIONS and isinstance(node.b, IntImm) and node.b.value > 0)
+    return node.op in _SAFE or (node.op in INTEGER_DIVISIONS and isinstance(node.b, IntImm) and node.b.value > 0)

@@ -231,8 +231,8 @@ class PanelFinder(ScopedMutator):
         return Panel(buffer, substitute(following, start), size, outer, sharing, repeated, fixed, walked)
 
     def _may_walk(self, loads: list[BufferLoad], nest: list[For]) -> bool:
-        """Whether loads use the loops of a nest, and an outer loop that does not only repeat them: a quick check before
-        any analysis of places."""
+        """Return whether loads use the loops of a nest, and an outer loop that does not only repeat them: a quick check
+        before any analysis of places."""
         used: set[object] = set()
         for load in loads:
             used |= leaves(self._resolved(load.indices[0]))
@@ -253,7 +253,7 @@ class PanelFinder(ScopedMutator):
         walked: list[For],
         fixed: list[For],
     ) -> bool:
-        """Whether to prefetch a panel that no loop reads again."""
+        """Return whether to prefetch a panel that no loop reads again."""
         if 0 < known_bytes(buffer) <= self.cache // 2:
             return False  # it was written last, or read for neighbouring tiles
         steps = self.iterations(walked)
@@ -280,7 +280,8 @@ class PanelFinder(ScopedMutator):
         return self.simplify(found)
 
     def _is_walked(self, loop: For, bases: list[Expr]) -> bool:
-        """Whether a loop moves along the data that it reads, with the same extent in each iteration of outer loops."""
+        """Return whether a loop moves along the data that it reads, with the same extent in each iteration of outer
+        loops."""
         is_constant = leaves(loop.extent) <= self.named.sizes
         return is_constant and any(uses_var(base, {loop.var}) for base in bases)
 
@@ -380,5 +381,5 @@ def _following(place: Expr, var: Var, sharing: Expr) -> Expr:
 
 
 def is_written_out(loop: For) -> bool:
-    """Whether a loop will be replaced by copies of its body."""
+    """Return whether a loop will be replaced by copies of its body."""
     return loop.kind == "unrolled" and isinstance(loop.min, IntImm) and isinstance(loop.extent, IntImm)

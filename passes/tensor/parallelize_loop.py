@@ -42,12 +42,22 @@ from tilewright.tensorir.expr import (
     const,
     maximum,
 )
-from tilewright.tensorir.functor import LOADS, free_vars, kinds, substitute, uses_var, walk_statements
+from tilewright.tensorir.functor import (
+    INTEGER_DIVISIONS,
+    LOADS,
+    free_vars,
+    kinds,
+    substitute,
+    uses_var,
+    walk_statements,
+)
 from tilewright.tensorir.intrinsics import DIVISION_INSTRUCTIONS, INTRINSICS
 from tilewright.tensorir.keys import PARALLEL_IF
 from tilewright.tensorir.stmt import Allocate, BufferStore, For, IfThenElse, LetStmt, PrimFunc, SeqStmt, Stmt
 from tilewright.tensorir.target import Target
 
+#: Operations that take as long as several additions.
+_DIVISIONS = ("div", *INTEGER_DIVISIONS)
 #: Assumed instructions of a call of another PrimFunc, whose body is not visible here.
 _FUNCTION_COST = 20
 
@@ -78,7 +88,7 @@ def expression_cost(expr: Expr) -> int:
         if isinstance(node, Call):
             found = INTRINSICS.get(node.name)
             cost += _FUNCTION_COST if found is None else found.instructions
-        elif isinstance(node, BinaryOp) and node.op in ("div", "floordiv", "floormod", "truncdiv", "truncmod"):
+        elif isinstance(node, BinaryOp) and node.op in _DIVISIONS:
             cost += DIVISION_INSTRUCTIONS
         elif not isinstance(node, (Var, IntImm)):
             cost += 1
@@ -182,7 +192,7 @@ class _Parallelizer(ScopedMutator):
         return work if most == INFINITY else const(int(most), INT64)
 
     def _is_known(self, condition: Expr) -> bool:
-        """Whether ``condition`` uses only symbolic dimensions, which no later pass renames."""
+        """Return whether ``condition`` uses only symbolic dimensions, which no later pass renames."""
         return not kinds(condition) & LOADS and set(free_vars(condition)) <= self.known
 
 

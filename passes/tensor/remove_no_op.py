@@ -39,7 +39,7 @@ from tilewright.tensorir.stmt import (
 
 
 def has_effect(expr: Expr) -> bool:
-    """Whether evaluating ``expr`` has a side effect."""
+    """Return whether evaluating ``expr`` has a side effect."""
     return bool(kinds(expr) & CALLS) and any(
         isinstance(node, Call) and (node.name.startswith("@") or not INTRINSICS[node.name].pure)
         for node in walk_to(expr, CALLS)

@@ -20,7 +20,7 @@ S = TypeVar("S", bound=Expr)
 
 
 def _has_range(value: Expr) -> bool:
-    """Whether analyzers track ranges of such values."""
+    """Return whether analyzers track ranges of such values."""
     return value.dtype.is_integer and value.dtype.lanes == 1
 
 

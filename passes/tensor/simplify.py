@@ -97,7 +97,7 @@ class _Simplifier(ScopedMutator):
 
 
 def _may_merge(inner: IfThenElse) -> bool:
-    """Whether ``inner`` has no else and its condition may be evaluated where the one around it does not hold."""
+    """Return whether ``inner`` has no else and its condition may be evaluated where the one around it does not hold."""
     return inner.else_body is None and not _reads(inner.condition)
 
 
@@ -106,7 +106,7 @@ def _with_condition(op: IfThenElse, condition: Expr) -> IfThenElse:
 
 
 def _reads(condition: Expr) -> bool:
-    """Whether the condition reads memory or divides, which the outer condition may guard."""
+    """Return whether the condition reads memory or divides, which the outer condition may guard."""
     return bool(kinds(condition) & (LOADS | CALLS | DIVISIONS))
 
 
@@ -117,7 +117,7 @@ def _summands(expr: Expr) -> list[Expr]:
 
 
 def is_empty(stmt: Stmt) -> bool:
-    """Whether ``stmt`` is an empty sequence."""
+    """Return whether ``stmt`` is an empty sequence."""
     return isinstance(stmt, SeqStmt) and all(is_empty(inner) for inner in stmt.stmts)
 
 

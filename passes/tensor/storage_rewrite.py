@@ -260,7 +260,8 @@ def _inlined(body: SeqStmt) -> tuple[list[Buffer], list[Stmt]]:
 
 
 def _may_share(one: Buffer, other: Buffer) -> bool:
-    """Whether the same memory can hold both: sizes are constant, and the memory grows as needed, or they are equal."""
+    """Return whether the same memory can hold both: sizes are constant, and the memory grows as needed, or they are
+    equal."""
     if one.dtype is not other.dtype or one.scope != other.scope:
         return False
     return bool(_size(one) and _size(other)) or one.shape == other.shape

@@ -106,7 +106,7 @@ class _Tiles(IntentLowering):
 
 
 def _is_transposed(load: BufferLoad, i: Var, j: Var, analyzer: Analyzer) -> bool:
-    """Whether the load is contiguous along ``i`` and not along ``j``."""
+    """Return whether the load is contiguous along ``i`` and not along ``j``."""
     if load.predicate is not None and uses_var(load.predicate, {i, j}):
         return False
     place = analyzer.simplify(_offset(load))

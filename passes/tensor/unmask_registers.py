@@ -205,7 +205,7 @@ class _Masks(Visitor):
         return _Places(starts, tuple(steps[var] for var in ordered), tuple(ordered))
 
     def _stays(self, predicate: Expr, buffer: Buffer) -> bool:
-        """Whether a predicate does not change during the lifetime of the buffer."""
+        """Return whether a predicate does not change during the lifetime of the buffer."""
         return not accesses_buffers(predicate) and not uses_var(predicate, self.changing[buffer])
 
     def _same(self, a: Expr | None, b: Expr | None) -> bool:
@@ -231,7 +231,7 @@ def _candidates(func: PrimFunc) -> set[Buffer]:
 
 
 def _are_apart(places: _Places, buffer: Buffer) -> bool:
-    """Whether all copies have different places."""
+    """Return whether all copies have different places."""
     sizes = [extent.value for extent in buffer.shape if isinstance(extent, IntImm)]
     reached = 0
     for step, extent in sorted((_distance(step, sizes), extent) for step, extent in places.steps):
@@ -247,7 +247,7 @@ def _distance(step: Sequence[int], sizes: Sequence[int]) -> int:
 
 
 def _is_lanewise(value: Expr, lanes: int) -> bool:
-    """Whether each lane of ``value`` depends only on the same lane of its operands."""
+    """Return whether each lane of ``value`` depends only on the same lane of its operands."""
     for node in walk(value):
         if isinstance(node, Expr) and node.dtype.lanes not in (1, lanes):
             return False

@@ -143,8 +143,8 @@ def _is_true(condition: Expr) -> bool:
 
 
 def is_lane_limit(mask: Expr) -> bool:
-    """Whether the mask compares ascending lane positions with a limit, so that it holds for the first lanes only. Such
-    a mask costs one instruction, and once loops are unrolled it is often decided."""
+    """Return whether the mask compares ascending lane positions with a limit, so that it holds for the first lanes
+    only. Such a mask costs one instruction, and once loops are unrolled it is often decided."""
     if isinstance(mask, BinaryOp) and mask.op == "and":
         return is_lane_limit(mask.a) and is_lane_limit(mask.b)
     if isinstance(mask, Broadcast):

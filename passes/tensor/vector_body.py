@@ -45,6 +45,7 @@ from tilewright.tensorir.expr import (
 from tilewright.tensorir.functor import INTEGER_DIVISIONS, Mutator, substitute, uses_var
 from tilewright.tensorir.intrinsics import INTRINSICS
 from tilewright.tensorir.stmt import Allocate, BufferStore, Evaluate, For, IfThenElse, LetStmt, Stmt, sequence
+from tilewright.tensorir.target import CACHE_LINE
 
 
 class CannotVectorizeError(Exception):
@@ -264,7 +265,7 @@ class VectorBody(Mutator):
         old = op.buffer
         shape = (*old.shape, const(self.lanes, "int64"))
         strides = tuple(stride * self.lanes for stride in old.strides) + ((const(1, "int64"),) if old.strides else ())
-        self.widened[old] = Buffer(old.name, shape, old.dtype, old.scope, strides, max(old.alignment, 64))
+        self.widened[old] = Buffer(old.name, shape, old.dtype, old.scope, strides, max(old.alignment, CACHE_LINE))
         return Allocate(self.widened[old], self.mutate(op.body))
 
     def mutate_Evaluate(self, op: Evaluate) -> Stmt:

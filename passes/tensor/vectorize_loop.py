@@ -259,7 +259,8 @@ class _OneLoop:
         return vector if isinstance(rest, IntImm) else IfThenElse(compare("gt", rest, const(0, rest.dtype)), vector)
 
     def _peels(self) -> bool:
-        """Whether the tail is a scalar loop: on request or if the target cannot mask accesses to small elements."""
+        """Return whether the tail is a scalar loop: on request or if the target cannot mask accesses to small
+        elements."""
         if self.config.tail != "auto":
             return self.config.tail == "peel"
         least = self.target.masked_bits

@@ -65,7 +65,7 @@ class _MemoryVerifier(ScopedMutator):
         self.named = NamedSizes(func.variables)
         #: Whether the present place is outside of conditions and of loops that may have no iterations.
         self.surely_runs = True
-        #: Whether somebody wrote the loops: indices outside of buffers are then an error if loops run at all. Those of
+        #: Whether the loops are handwritten: indices outside of buffers are then an error if loops run at all. Those of
         #: the compiler may be right just because they do not.
         self.handwritten = SCHEDULE_MODE in func.attrs
 
@@ -190,7 +190,8 @@ class _MemoryVerifier(ScopedMutator):
                 self.fail(op, f"index {index!s} of {op.buffer.name} reaches {lowest!s}, which is negative")
 
     def _stays_inside(self, index: Expr, extent: Expr) -> bool:
-        """Whether the ranges of variables give constant bounds that keep an index in range, as for most indices."""
+        """Return whether the ranges of variables give constant bounds that keep an index in range, as for most
+        indices."""
         first, reach = index, 0
         if isinstance(index, Ramp) and isinstance(index.stride, IntImm) and index.stride.value > 0:
             first, reach = index.base, index.stride.value * (index.lanes - 1)
@@ -201,16 +202,16 @@ class _MemoryVerifier(ScopedMutator):
         return bounds.lower >= 0 and bounds.upper + reach < least
 
     def _is_over_a_box(self, index: Expr) -> bool:
-        """Whether the bounds of the loops of an index do not depend on other loops: only then can all these loops be at
-        their ends together."""
+        """Return whether the bounds of the loops of an index do not depend on other loops: only then can all these
+        loops be at their ends together."""
         loops = set(self.ranges)
         driving = [bounds for var, bounds in self.ranges.items() if uses_var(index, {var})]
         return not any(uses_var(bound, loops) for bounds in driving for bound in bounds)
 
 
 def _is_affine(index: Expr, ranges: Collection[Var]) -> bool:
-    """Whether the index is a sum of multiples of variables, each in one term: then its extremes are at corners of the
-    box of their ranges."""
+    """Return whether the index is a sum of multiples of variables, each in one term: then its extremes are at corners
+    of the box of their ranges."""
     found = affine(index, ranges)
     return found is not None and len({split.source for split in found.splits}) == len(found.splits)
 

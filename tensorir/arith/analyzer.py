@@ -124,7 +124,7 @@ class Analyzer(RewritingAlgebra):
         return self.modular(self.linear(as_expr(expr)))
 
     def divisible_by(self, expr: ExprLike, divisor: int) -> bool:
-        """Whether the int64 ``expr`` is always a multiple of ``divisor``."""
+        """Return whether the int64 ``expr`` is always a multiple of ``divisor``."""
         coefficient, base = self.modular_set(expr)
         return coefficient % divisor == 0 and base % divisor == 0
 
@@ -144,7 +144,7 @@ class Analyzer(RewritingAlgebra):
         return None if largest is None else self.expr(largest.shift(1))
 
     def prove(self, condition: ExprLike) -> bool:
-        """Whether ``condition`` always holds. False means that no proof was found."""
+        """Return whether ``condition`` always holds. False means that no proof was found."""
         condition = as_expr(condition, BOOL)
         if isinstance(condition, BinaryOp) and condition.op == "and":
             return self.prove(condition.a) and self.prove(condition.b)
@@ -158,7 +158,7 @@ class Analyzer(RewritingAlgebra):
         return is_true(result)
 
     def prove_equal(self, a: ExprLike, b: ExprLike) -> bool:
-        """Whether two values of one type are always equal."""
+        """Return whether two values of one type are always equal."""
         a, b = as_expr(a), as_expr(b)
         if a.dtype is not b.dtype:
             return False
@@ -167,5 +167,5 @@ class Analyzer(RewritingAlgebra):
         return not a.dtype.is_float and self.prove(Compare("eq", a, b))
 
     def prove_less(self, a: ExprLike, b: ExprLike) -> bool:
-        """Whether ``a < b`` always holds."""
+        """Return whether ``a < b`` always holds."""
         return self.prove(compare("lt", a, b))

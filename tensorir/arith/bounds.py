@@ -66,7 +66,7 @@ class BoundedTerms:
         return self._factors.get(term, (term,))
 
     def is_exact(self, form: Linear) -> bool:
-        """Whether the form is an index, which does not overflow, rather than data."""
+        """Return whether the form is an index, which does not overflow, rather than data."""
         data = self._data
         return not data or all(
             term not in data and not any(f in data for f in self._factors.get(term, ())) for term in form.terms
@@ -148,7 +148,7 @@ class BoundedTerms:
         return _unless_any(found) if expr.dtype is INT64 else found
 
     def is_nonnegative(self, form: Linear, budget: int = SIMPLIFY_BUDGET) -> bool:
-        """Whether ``form >= 0`` is proved; the prover overrides this test by constant bounds."""
+        """Return whether ``form >= 0`` is proved; the prover overrides this test by constant bounds."""
         return self.interval(form).lower >= 0
 
     # -- remainders ---------------------------------------------------------------------------------------------------

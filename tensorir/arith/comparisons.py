@@ -13,7 +13,7 @@ class ComparingAlgebra(ProvingAlgebra):
     """Index algebra that decides comparisons, and finds the form in which equal ones are the same node."""
 
     def decide(self, op: str, a: Linear, b: Linear, budget: int) -> bool | None:
-        """Whether ``a op b`` is always true or always false."""
+        """Return whether ``a op b`` is always true or always false."""
         if a.is_const and b.is_const:  # whose difference may not fit into an int64
             return fold_compare(op, a.const, b.const)
         if a.key == b.key:
@@ -88,7 +88,7 @@ class ComparingAlgebra(ProvingAlgebra):
 
 
 def decide_by_intervals(op: str, a: Interval, b: Interval) -> bool | None:
-    """Whether ``x op y`` is the same for all values of the two intervals."""
+    """Return whether ``x op y`` is the same for all values of the two intervals."""
 
     def less(x: Bound, y: Bound, or_equal: bool) -> bool:
         return x <= y if or_equal else x < y

@@ -199,7 +199,7 @@ class Scope:
                 self._affects[var] = self._affects.get(var, others) | others
 
     def knows(self, var: Expr) -> bool:
-        """Whether this scope has a fact about ``var``, or has derived anything from it alone."""
+        """Return whether this scope has a fact about ``var``, or has derived anything from it alone."""
         return var in self._homes or var in self.linear or var in self.simplified or var in self.fast
 
     def extend(self, var: Expr) -> None:
@@ -208,11 +208,11 @@ class Scope:
         self.innermost = var if isinstance(var, Var) else None
 
     def concerns(self, var: Node) -> bool:
-        """Whether this scope or an enclosing one has a fact about ``var``."""
+        """Return whether this scope or an enclosing one has a fact about ``var``."""
         return var in self._homes
 
     def is_mentioned(self, var: Node) -> bool:
-        """Whether a fact about another term depends on ``var``."""
+        """Return whether a fact about another term depends on ``var``."""
         return var in self._affects
 
     def home(self, expr: Node) -> Scope:

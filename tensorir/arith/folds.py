@@ -31,14 +31,14 @@ from tilewright.tensorir.folding import fold_compare, wrap_integer
 
 
 def is_true(expr: Expr) -> bool:
-    """Whether ``expr`` is a constant that holds (in all lanes)."""
+    """Return whether ``expr`` is a constant that holds (in all lanes)."""
     if isinstance(expr, Broadcast):
         expr = expr.value
     return isinstance(expr, IntImm) and bool(expr.value)
 
 
 def is_false(expr: Expr) -> bool:
-    """Whether ``expr`` is a constant that does not hold (in any lane)."""
+    """Return whether ``expr`` is a constant that does not hold (in any lane)."""
     if isinstance(expr, Broadcast):
         expr = expr.value
     return isinstance(expr, IntImm) and not expr.value
@@ -136,7 +136,7 @@ def _fold_cast(expr: Cast) -> Expr:
 
 
 def _widens(narrow: Any, wide: Any) -> bool:
-    """Whether every value of ``narrow`` is a value of ``wide``."""
+    """Return whether every value of ``narrow`` is a value of ``wide``."""
     if narrow.is_bool:
         return not wide.is_bool
     if narrow.is_float:

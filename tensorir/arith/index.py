@@ -10,8 +10,9 @@ from tilewright.tensorir.arith.division import DividingAlgebra
 from tilewright.tensorir.arith.facts import Findings
 from tilewright.tensorir.arith.linear import Linear, constant
 from tilewright.tensorir.expr import BinaryOp, Expr, IntImm, UnaryOp, Var
+from tilewright.tensorir.folding import INTEGER_DIVISIONS
 
-_INDEX_OPS = ("add", "sub", "mul", "floordiv", "floormod", "truncdiv", "truncmod", "min", "max")
+_INDEX_OPS = ("add", "sub", "mul", *INTEGER_DIVISIONS, "min", "max")
 
 
 class IndexAlgebra(DividingAlgebra):

@@ -34,7 +34,7 @@ class Interval(NamedTuple):
         return self.lower != -INFINITY and self.upper != INFINITY
 
     def contains(self, value: int) -> bool:
-        """Whether ``value`` lies in the interval."""
+        """Return whether ``value`` lies in the interval."""
         return self.lower <= value <= self.upper
 
     def intersect(self, other: Interval) -> Interval:
@@ -255,6 +255,3 @@ OPERATIONS = {
     "bitxor": bitxor,
     "shr": shift_right,
 }
-
-#: The operations that leave out the divisor zero.
-DIVISIONS = frozenset({"floordiv", "floormod", "truncdiv", "truncmod"})

@@ -82,7 +82,7 @@ def constant_value(expr: Expr) -> int | None:
 
 
 def is_zero(expr: Expr) -> bool:
-    """Whether an expression is the constant zero."""
+    """Return whether an expression is the constant zero."""
     return isinstance(expr, IntImm) and expr.value == 0
 
 

@@ -26,7 +26,7 @@ class Prover(Protocol):
     """Answers questions about index expressions, as an analyzer does that knows the ranges of variables."""
 
     def prove(self, condition: Expr, /) -> bool:
-        """Whether ``condition`` always holds."""
+        """Return whether ``condition`` always holds."""
 
     def bounds(self, expr: Expr, /) -> Interval:
         """Constant bounds of ``expr``."""
@@ -256,7 +256,8 @@ class IterSolver:
         return None
 
     def _takes_no_more(self, source: Expr, reached: Expr, value: Expr | None) -> bool:
-        """Whether a variable takes no more than ``reached`` values, which are less than that if its value is wanted."""
+        """Return whether a variable takes no more than ``reached`` values, which are less than that if its value is
+        wanted."""
         if not isinstance(source, Var) or constant_value(reached) == 1:
             return False
         low, extent = self._ranges[source]
@@ -270,8 +271,8 @@ def _magnitude(item: tuple[int, IterSplit]) -> int:
 
 
 def is_injective(exprs: Sequence[Expr], ranges: Mapping[Var, Span], prover: Prover) -> bool:
-    """Whether different values of the variables in ``ranges`` always give different values of ``exprs``, all other
-    variables being fixed; False if it could not be shown."""
+    """Return whether different values of the variables in ``ranges`` always give different values of ``exprs``, all
+    other variables being fixed; False if it could not be shown."""
     return IterSolver(ranges, prover).solve(exprs)
 
 

@@ -246,7 +246,7 @@ def _shape(expr: Expr) -> str:
 
 
 def _fits(wanted: Pattern, shape: str) -> bool:
-    """Whether an expression of this shape may match; not whether it does."""
+    """Return whether an expression of this shape may match; not whether it does."""
     if isinstance(wanted, Node):
         return wanted.name == shape
     return shape == _CONSTANT or (isinstance(wanted, Variable) and not wanted.constant)

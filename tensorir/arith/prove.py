@@ -31,7 +31,7 @@ class ProvingAlgebra(IndexAlgebra):
     """Index algebra that decides questions of sign by symbolic bounds."""
 
     def is_nonnegative(self, form: Linear, budget: int = SIMPLIFY_BUDGET) -> bool:
-        """Whether ``form >= 0`` always holds; False if no proof was found within the budget."""
+        """Return whether ``form >= 0`` always holds; False if no proof was found within the budget."""
         if not form.terms:
             return form.const >= 0
         bounds = self.interval(form)
@@ -53,7 +53,7 @@ class ProvingAlgebra(IndexAlgebra):
         return found
 
     def _is_refuted(self, form: Linear) -> bool:
-        """Whether ``form`` is negative for values of the variables that agree with all that is known."""
+        """Return whether ``form`` is negative for values of the variables that agree with all that is known."""
         for witness in self.facts.witnesses():
             total = form.const
             for term, coefficient in form.terms.items():
@@ -67,7 +67,7 @@ class ProvingAlgebra(IndexAlgebra):
         return False
 
     def _may_help(self, form: Linear) -> bool:
-        """Whether any symbolic bound is known for a term of the form."""
+        """Return whether any symbolic bound is known for a term of the form."""
         if self.facts.nonnegative:
             return True
         ranges = self.facts.ranges

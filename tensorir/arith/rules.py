@@ -141,7 +141,7 @@ SELECT_RULES = RuleTable(
 
 
 def _is_power_of_two(bound: Mapping[str, Expr]) -> bool:
-    """Whether the constant ``c`` and its reciprocal are powers of two well inside the range of the type."""
+    """Return whether the constant ``c`` and its reciprocal are powers of two well inside the range of the type."""
     value = constant_of(bound["c"])
     assert value is not None
     mantissa, exponent = math.frexp(abs(value))

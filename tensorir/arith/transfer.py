@@ -15,7 +15,6 @@ from collections.abc import Callable
 from typing import Final
 
 from tilewright.tensorir.arith.interval import (
-    DIVISIONS,
     EVERYTHING,
     INFINITY,
     NONNEGATIVE,
@@ -40,6 +39,7 @@ from tilewright.tensorir.expr import (
     UnaryOp,
     Var,
 )
+from tilewright.tensorir.folding import INTEGER_DIVISIONS
 from tilewright.tensorir.intrinsics import INTRINSICS
 
 #: Constants of this value or more do not multiply sizes: they occur in hashes and random numbers, whose products wrap.
@@ -58,7 +58,7 @@ def transfer(expr: Expr, of: Callable[[Expr], Interval]) -> Interval:
             return shift_left(of(expr.a), of(expr.b), expr.dtype) if expr.op == "shl" else type_interval(expr.dtype)
         b = of(expr.b)
         found = operation(of(expr.a), b)
-        if expr.op in DIVISIONS and b.contains(0):
+        if expr.op in INTEGER_DIVISIONS and b.contains(0):
             return type_interval(expr.dtype) if b.is_point else found.union(_ZERO)
         return found
     if isinstance(expr, IntImm):
@@ -143,7 +143,7 @@ class IntervalAnalysis:
         return found
 
     def may_wrap(self, expr: Expr) -> bool:
-        """Whether the value of ``expr`` may differ from what its operation gives in numbers without limits."""
+        """Return whether the value of ``expr`` may differ from what its operation gives in numbers without limits."""
         self.of(expr)
         return expr in self._wrapping
 
@@ -165,7 +165,7 @@ class IntervalAnalysis:
 
 
 def _is_hash(expr: Expr) -> bool:
-    """Whether ``expr`` is a product by a constant that is too large to multiply a size."""
+    """Return whether ``expr`` is a product by a constant that is too large to multiply a size."""
     if not isinstance(expr, BinaryOp) or expr.op != "mul":
         return False
     factors = [abs(factor.value) for factor in (expr.a, expr.b) if isinstance(factor, IntImm)]

@@ -124,7 +124,7 @@ class Witness:
         return Witness(self._number, values, known)
 
     def agrees(self, condition: Expr) -> bool:
-        """Whether ``condition`` holds for it."""
+        """Return whether ``condition`` holds for it."""
         return bool(self.value(condition))
 
 

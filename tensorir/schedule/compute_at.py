@@ -301,7 +301,7 @@ def _guards(
 
 
 def _keeps_range(condition: Expr, block: Block, analyzer: Analyzer) -> bool:
-    """Whether ``condition`` only says that an iteration variable stays in its range."""
+    """Return whether ``condition`` only says that an iteration variable stays in its range."""
     if not isinstance(condition, Compare) or condition.op not in ("lt", "ge"):
         return False
     distance = binary("sub", condition.a, condition.b)

@@ -24,7 +24,7 @@ def loop_role(loop: For, block: Block) -> str:
 
 
 def is_reduction(block: Block) -> bool:
-    """Whether the block has reduction variables."""
+    """Return whether the block has reduction variables."""
     return any(item.kind == "reduction" for item in block.iters)
 
 
@@ -49,7 +49,7 @@ def combiner(block: Block) -> tuple[str, BufferStore, Expr] | None:
 
 
 def is_exact_reduction(block: Block) -> bool:
-    """Whether the order of the reduction's steps cannot change its result, not even in the last bit."""
+    """Return whether the order of the reduction's steps cannot change its result, not even in the last bit."""
     found = combiner(block)
     if found is None:
         return False
@@ -58,7 +58,7 @@ def is_exact_reduction(block: Block) -> bool:
 
 
 def is_private(state: State, loop: For, buffer: Buffer) -> bool:
-    """Whether every access to ``buffer`` is in the body of ``loop``, so that each iteration may have its own."""
+    """Return whether every access to ``buffer`` is in the body of ``loop``, so that each iteration may have its own."""
     if state.is_parameter(buffer):
         return False
     below = {block.name for block in blocks_in(loop.body)}

@@ -19,7 +19,7 @@ from tilewright.tensorir.expr import (
     compare,
     const,
 )
-from tilewright.tensorir.functor import LOADS, Mutator, kinds, substitute, walk
+from tilewright.tensorir.functor import INTEGER_DIVISIONS, LOADS, Mutator, kinds, substitute, walk
 from tilewright.tensorir.schedule.blocks import accesses, change_block
 from tilewright.tensorir.schedule.handles import BlockRef
 from tilewright.tensorir.schedule.indices import structure
@@ -66,10 +66,10 @@ class _Guard(Mutator):
 
 
 def _divides(value: Expr) -> bool:
-    """Whether ``value`` divides integers by what may be zero where it is not wanted."""
+    """Return whether ``value`` divides integers by what may be zero where it is not wanted."""
     return any(
         isinstance(node, BinaryOp)
-        and node.op in ("truncdiv", "truncmod", "floordiv", "floormod")
+        and node.op in INTEGER_DIVISIONS
         and not (isinstance(node.b, IntImm) and node.b.value)
         and bool(kinds(node.b) & LOADS)
         for node in walk(value)

@@ -156,5 +156,5 @@ def scope_parts(state: State, scope: For | None) -> tuple[Stmt, ...]:
 
 
 def holds(stmt: Stmt, block: Block) -> bool:
-    """Whether ``block`` is in ``stmt``."""
+    """Return whether ``block`` is in ``stmt``."""
     return any(found is block for found in blocks_in(stmt))

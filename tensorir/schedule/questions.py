@@ -68,7 +68,7 @@ class Questions:
         return size
 
     def _takes_several(self, var: Var) -> bool:
-        """Whether a variable belongs to a loop that is not known to have a single iteration."""
+        """Return whether a variable belongs to a loop that is not known to have a single iteration."""
         extent = next((loop.extent for loop in self._loops if loop.var is var), None)
         if extent is None or isinstance(extent, IntImm):
             return extent is not None and extent.value > 1
@@ -78,8 +78,8 @@ class Questions:
 
 
 def _grows(extent: Expr, bounded: Collection[Var]) -> bool:
-    """Whether an extent is built from positive numbers and variables, none of them ``bounded``, by operations whose
-    result grows without limit as they grow."""
+    """Return whether an extent is built from positive numbers and variables, none of them ``bounded``, by operations
+    whose result grows without limit as they grow."""
     if isinstance(extent, BinaryOp) and extent.op in ("add", "mul", "floordiv"):
         number = constant_value(extent.b)
         if (number is None and extent.op == "floordiv") or (number is not None and number <= 0):
@@ -89,7 +89,7 @@ def _grows(extent: Expr, bounded: Collection[Var]) -> bool:
 
 
 def may_be_divided(extent: Expr, sizes: Collection[Var]) -> bool:
-    """Whether a number other than one may be known to divide an extent: not if it is a product of ``sizes``."""
+    """Return whether a number other than one may be known to divide an extent: not if it is a product of ``sizes``."""
     if isinstance(extent, BinaryOp) and extent.op == "mul":
         return may_be_divided(extent.a, sizes) or may_be_divided(extent.b, sizes)
     return extent not in sizes

@@ -26,7 +26,7 @@ def box_of(block: Block, indices: Sequence[Expr], loops: Sequence[For], analyzer
 
 
 def is_injective(exprs: Sequence[Expr], loops: Sequence[For], prover: Prover) -> bool:
-    """Whether different iterations of ``loops``, whose ranges ``prover`` knows, always give different values of
+    """Return whether different iterations of ``loops``, whose ranges ``prover`` knows, always give different values of
     ``exprs``, all other variables being fixed; False if it could not be shown."""
     varying = [loop for loop in loops if constant_value(loop.extent) not in (0, 1)]
     return iter_solver.is_injective(exprs, ranges_of(varying), prover)

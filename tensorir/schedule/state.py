@@ -120,7 +120,7 @@ class State:
         return path
 
     def has_loop(self, var: Var) -> bool:
-        """Whether ``var`` is the variable of one of the loops."""
+        """Return whether ``var`` is the variable of one of the loops."""
         return self._path_to(var) is not None
 
     def loop(self, ref: LoopRef) -> For:
@@ -151,13 +151,13 @@ class State:
         return [other.name for other in self.all_blocks()].index(block.name)
 
     def is_apart(self, block: Block) -> bool:
-        """Whether the spatial variables of a block have different values in each iteration of the loops that drive
-        them: each is bound to a loop, or to the loops that split and fuse made of it. That is recorded because it is
-        hard to prove again from simplified quotients and remainders."""
+        """Return whether the spatial variables of a block have different values in each iteration of the loops that
+        drive them: each is bound to a loop, or to the loops that split and fuse made of it. That is recorded because it
+        is hard to prove again from simplified quotients and remainders."""
         return block.name in self._apart or _is_bound_to_loops(block)
 
     def is_parameter(self, buffer: Buffer) -> bool:
-        """Whether ``buffer`` is a parameter of the function (and not allocated in it)."""
+        """Return whether ``buffer`` is a parameter of the function (and not allocated in it)."""
         return any(param is buffer for param in self.func.params)
 
     def buffers(self) -> dict[str, Buffer]:

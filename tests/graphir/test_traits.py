@@ -58,7 +58,7 @@ def attrs_of(op: Operator) -> Any:
 
 
 def takes(op: Operator, dtype: str) -> bool:
-    """Whether arguments of the type are allowed."""
+    """Return whether arguments of the type are allowed."""
     try:
         op.infer_type([gi.TensorType((24, 1), dtype)] * op.required, attrs_of(op))
     except TypeInferenceError:

@@ -19,6 +19,8 @@ ROOMS = (
     *("tests/packaging", "tests/passes", "tests/runtime", "tests/tensorir"),
 )
 QUESTIONS = frozenset({"How", "What", "Who", "Whose", "Why"})
+#: Properties may begin so: they are read like attributes, and return nothing that a verb would name.
+CONDITION = "Whether"
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
@@ -26,8 +28,13 @@ def questions(source: str) -> Iterator[tuple[int, str]]:
     """Yield line and first line of the docstrings in ``source`` that begin with a question word."""
     for node in ast.walk(ast.parse(source)):
         text = ast.get_docstring(node) if isinstance(node, DOCUMENTED) else None
-        if text and text.split()[0].rstrip(",:;.?") in QUESTIONS:
+        first = text.split()[0].rstrip(",:;.?") if text else ""
+        if text and (first in QUESTIONS or (first == CONDITION and not _is_property(node))):
             yield node.body[0].lineno, text.split("\n")[0]
+
+
+def _is_property(node: ast.AST) -> bool:
+    return any("property" in ast.unparse(each) for each in getattr(node, "decorator_list", ()))
 
 
 @pytest.mark.parametrize("room", ROOMS)
@@ -44,5 +51,8 @@ def test_docstrings_do_not_begin_with_a_question(room: str) -> None:
 
 def test_questions_are_found_with_their_lines() -> None:
     source = '"""What this is."""\n\n\nclass A:\n    """A thing."""\n\n    def f(self):\n        """How it works."""\n'
+    condition = '"""Return."""\n\nclass A:\n    def f(self):\n        """Whether."""\n'
+    assert list(questions(condition)) == [(5, "Whether.")]
+    assert not list(questions(condition.replace("    def", "    @property\n    def")))
     assert list(questions(source)) == [(1, "What this is."), (8, "How it works.")]
     assert not list(questions('"""Return what is asked for."""\n\n\ndef f():\n    """However, this is fine."""\n'))

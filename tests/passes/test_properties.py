@@ -212,7 +212,7 @@ def through(passes: list[Pass], func: PrimFunc) -> PrimFunc:
 def results(func: PrimFunc, count: int) -> list[np.ndarray]:
     """Return the first ``count`` buffers after ``func`` has run on random numbers."""
     rng = np.random.default_rng(7)
-    arrays = [np.zeros([int(str(n)) for n in buffer.shape], buffer.dtype.numpy) for buffer in func.buffers]
+    arrays = [np.zeros([n.value for n in buffer.shape], buffer.dtype.numpy) for buffer in func.buffers]
     for array in arrays[:count]:
         array[...] = (rng.standard_normal(array.shape) * 3).astype(array.dtype)
     interpret(func, *arrays)

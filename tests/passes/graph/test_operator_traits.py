@@ -18,8 +18,6 @@ from tilewright.passes import PassContext
 from tilewright.passes.graph import FoldScaleAxis, FuseAttention, NarrowProducts, SimplifyExpr
 from tilewright.tensorir.target import Target
 
-TRAITS = ("meaning", "keeps_order", "involution", "idempotent", "associative", "neutral", "is_identity")
-
 
 @pytest.fixture(autouse=True)
 def registry() -> Iterator[None]:
@@ -45,6 +43,8 @@ TRAITS = (
     "neutral",
     "is_identity",
     "symbolic_value",
+    "moves_elements",
+    "uniform_value",
 )
 
 
@@ -66,6 +66,7 @@ X = gi.var("x", shape=("n", 4))
     ("name", "traits", "build", "left"),
     [
         ("negative", {"involution": True}, lambda op: op(op(X)), 0),
+        ("transpose", {"moves_elements": True}, lambda op: X * op(gi.const(np.ones((1, 1), "f4"))), 0),
         ("nn.relu", {"idempotent": True}, lambda op: op(op(X)), 1),
         ("maximum", {"idempotent": True}, lambda op: op(X, X), 0),
         ("multiply", {"neutral": lambda self, argument, dtype: 1}, lambda op: op(gi.const(np.float32(1)), X), 0),

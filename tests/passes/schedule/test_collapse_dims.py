@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tilewright.graphir.module import IRModule
+from tilewright.passes.context import PassContext
 from tilewright.passes.schedule import CollapseDims
 from tilewright.tensorir import assert_structural_equal, interpret, parse, verify
 from tilewright.tensorir import tensor as te
@@ -58,7 +59,11 @@ def shapes(func: PrimFunc) -> list[str]:
 
 
 def test_dimensions_that_are_walked_whole_become_one() -> None:
-    assert_structural_equal(collapsed(parse(BEFORE)), parse(AFTER))
+    with PassContext() as ctx:
+        assert_structural_equal(collapsed(parse(BEFORE)), parse(AFTER))
+    assert [r.message for r in ctx.remarks] == [
+        "neighbouring dimensions of y, x collapsed, as loops traverse them as one"
+    ]
 
 
 @pytest.mark.parametrize(

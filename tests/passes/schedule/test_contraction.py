@@ -402,7 +402,7 @@ def test_neighbouring_products_that_one_instruction_adds(
     assert isinstance(tiling, Tiling) and tiling.neighbours == neighbours
     assert apply_rule(ScheduleContraction(), schedule, ref, DOT_TARGET, reassociate)
     rng = np.random.default_rng(3)
-    a, b, out = (np.zeros([int(str(extent)) for extent in buffer.shape], buffer.dtype.numpy) for buffer in func.buffers)
+    a, b, out = (np.zeros([extent.value for extent in buffer.shape], buffer.dtype.numpy) for buffer in func.buffers)
     a[...], b[...] = rng.integers(0, 100, a.shape), rng.integers(0, 100, b.shape)
     interpret(schedule.func, a, b, out)
     np.testing.assert_array_equal(out.astype("i8"), a.astype("i8") @ b.astype("i8"))

@@ -194,3 +194,24 @@ def test_what_is_masked_by_lane_stays_where_its_operands_would_be_gathered() -> 
             values = [gi.var(name, shape=(4, 32)) for name in "xy"]
             model = tw.build(gi.Function(values, gi.stack(values, axis=axis)))
             assert ("allocate" in model.ir("scheduled")) == allocated
+
+
+def reasons(func: PrimFunc) -> list[str]:
+    return inline_producers(Schedule(func))
+
+
+def test_reasons_name_the_block_and_what_inlining_would_repeat() -> None:
+    x = te.placeholder((4,), name="x")
+    powers = te.compute((4,), lambda i: call("exp", x[i]), name="powers")
+    twice = te.create_prim_func("f", [x], [te.compute((4,), lambda i: powers[i] + powers[3 - i], name="last")])
+    assert reasons(twice) == [
+        "block powers not inlined: an element costs more than a load, and is read 2 times",
+    ]
+    once = te.create_prim_func("f", [x], [te.compute((4,), lambda i: powers[i] + 1.0, name="last")])
+    assert reasons(once) == []
+
+
+def test_reason_is_a_remark_of_the_pass() -> None:
+    with PassContext() as ctx:
+        tw.build(gi.Function([v := gi.var("v", shape=(64, 64))], gi.nn.softmax(v)), target=tw.Target("llvm"))
+    assert [r.message for r in ctx.remarks if r.pass_name == "ScheduleKernels" and "not inlined" in r.message]

@@ -54,8 +54,10 @@ def shape(func: PrimFunc, number: int = 0) -> str:
 
 
 def test_parts_of_one_number_are_one_index() -> None:
-    after = joined(parse(BEFORE))
+    with PassContext() as ctx:
+        after = joined(parse(BEFORE))
     assert_structural_equal(after, parse(AFTER))
+    assert [r.message.partition(" joined, ")[0] for r in ctx.remarks] == ["dimensions of x"]
     found = np.zeros(24, "f4")
     interpret(after, DATA, found, 2, 3)
     np.testing.assert_array_equal(found, DATA + 1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tilewright.graphir.module import IRModule
+from tilewright.passes.context import PassContext
 from tilewright.passes.schedule import ScheduleKernels
 from tilewright.tensorir import parse
 from tilewright.tensorir import tensor as te
@@ -13,10 +14,12 @@ from tilewright.tensorir.stmt import For, PrimFunc
 from tilewright.tensorir.target import Target
 
 
-def loops_after(func: PrimFunc) -> list[tuple[str, str]]:
-    """The loops by name and kind, outermost first."""
-    with Target("numba"):
+def loops_after(func: PrimFunc, remarks: list[str] | None = None) -> list[tuple[str, str]]:
+    """Return the loops by name and kind, outermost first; append why others are not parallel to ``remarks``."""
+    with Target("numba"), PassContext() as ctx:
         scheduled = ScheduleKernels()(IRModule({func.name: func}))[func.name]
+    if remarks is not None:
+        remarks += [remark.message for remark in ctx.remarks if remark.kind == "missed"]
     return [(node.var.name, node.kind) for node in walk(scheduled.body) if isinstance(node, For)]
 
 
@@ -31,9 +34,10 @@ def test_outermost_loop_of_every_nest_is_parallel() -> None:
 def test_loop_of_a_reduction_is_not_parallel() -> None:
     x = te.placeholder((4,), name="x")
     k = te.reduce_axis(4, "k")
-    assert loops_after(te.create_prim_func("f", [x], [te.compute((), lambda: te.sum(x[k], axis=k))])) == [
-        ("k", "serial")
-    ]
+    func = te.create_prim_func("f", [x], [te.compute((), lambda: te.sum(x[k], axis=k), name="total")])
+    remarks: list[str] = []
+    assert loops_after(func, remarks) == [("k", "serial")]
+    assert remarks == ["block total is not parallel: its outermost loop is a reduction"]
 
 
 @pytest.mark.parametrize(("index", "kind"), [("vi", "parallel"), ("0", "serial")])
@@ -51,4 +55,8 @@ primfunc @f(x: Buffer[(4,), float32], total: Buffer[(4,), float32], y: Buffer[(4
   }}
 }}
 """)
-    assert loops_after(func) == [("i", kind)]
+    remarks: list[str] = []
+    assert loops_after(func, remarks) == [("i", kind)]
+    assert [remark.partition(" is not parallel: ")[0] for remark in remarks] == (
+        [] if kind == "parallel" else ["block y", "block total"]
+    )

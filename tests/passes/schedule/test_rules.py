@@ -61,18 +61,25 @@ BUILT_IN = ["chained", "single rows", "contraction", "cases", "rows", "columns",
 
 
 def test_rules_are_tried_from_whole_kernels_to_single_elements() -> None:
-    assert names() == BUILT_IN
+    assert [name for name in names() if name in BUILT_IN] == BUILT_IN  # further families may stand between them
+
+
+def after(name: str) -> str:
+    """Return the rule that is tried right after the only one of that name."""
+    found = names()
+    assert found.count(name) == 1
+    return found[found.index(name) + 1]
 
 
 @pytest.mark.usefixtures("registered")
 def test_a_rule_goes_right_before_the_one_that_it_names() -> None:
-    assert names() == [*BUILT_IN[:6], "unroll outermost", *BUILT_IN[6:]]
+    assert after("unroll outermost") == "transposition"
 
 
 @pytest.mark.usefixtures("registered")
 def test_a_rule_that_is_registered_again_is_there_once() -> None:
     register_schedule_rule(before="chained")(UnrollOutermost)
-    assert names() == ["unroll outermost", *BUILT_IN]
+    assert after("unroll outermost") == "chained"
 
 
 @pytest.mark.parametrize("before", ["nothing", "unroll outermost"])

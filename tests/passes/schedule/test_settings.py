@@ -83,7 +83,7 @@ def results(func: PrimFunc) -> list[np.ndarray]:
     """Return the interpreter's results for random inputs."""
     rng = np.random.default_rng(5)
     count = int(func.attrs["num_outputs"])
-    arrays = [rng.standard_normal([int(str(n)) for n in buffer.shape]).astype("f4") for buffer in func.buffers]
+    arrays = [rng.standard_normal([n.value for n in buffer.shape]).astype("f4") for buffer in func.buffers]
     interpret(func, *arrays)
     return arrays[-count:]
 
@@ -107,7 +107,9 @@ def results(func: PrimFunc) -> list[np.ndarray]:
         (attention, "chained", {"tiles": 1}),
         (attention, "chained", {"first.rows": 3, "second.rows": 2}),
         (attention, "chained", {"first.vectors": 1, "second.lanes": 4, "first.packed": False}),
+        (attention, "chained", {"vectors": 1}),
         (one_query, "single rows", {"width": 8}),
+        (one_query, "single rows", {"vectors": 1}),
         (one_query, "single rows", {"lanes": 4, "width": 4}),
         (cases, "cases", {"lanes": 4}),
         (cases, "cases", {"tile": [4]}),

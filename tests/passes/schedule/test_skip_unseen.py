@@ -47,7 +47,9 @@ def test_before_and_expected(seen: int) -> None:
     before = parse(SUM.format(extent=4, annotations=mark))
     shift = {0: "", 3: " + 3", -2: " - 2"}[seen]
     expected = parse(SUM.format(extent=f"min(4, max((task * 8 + 7{shift}) // 16 + 1, 0))", annotations=""))
-    after = SkipUnseen()(IRModule({"sums": before}))["sums"]
+    with PassContext() as ctx:
+        after = SkipUnseen()(IRModule({"sums": before}))["sums"]
+    assert [r.message for r in ctx.remarks] == ["1 loops end at the last position that a row of their task sees"]
     simplified = [Simplify()(IRModule({"sums": func}))["sums"] for func in (after, expected)]
     assert_structural_equal(*simplified)
     array = np.tri(40, 64, seen, dtype=np.float32) * RNG.standard_normal((40, 64)).astype(np.float32)
