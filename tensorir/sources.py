@@ -23,7 +23,7 @@ _set = object.__setattr__
 
 
 class Tracing:
-    """How many callers, in any thread, want sources."""
+    """The number of callers, in any thread, that want sources."""
 
     __slots__ = ("callers",)
 
