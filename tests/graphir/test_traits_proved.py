@@ -1,5 +1,5 @@
-"""Prove with z3 what operators state about their algebra, from which ``SimplifyExpr`` derives its integer rules: for all
-integers of 8 and 16 bits, wrapping included."""
+"""Prove with z3 what operators state about their algebra, from which ``SimplifyExpr`` derives its integer rules: for
+all integers of 8 and 16 bits, wrapping included."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import pytest
 
 pytest.importorskip("z3")
 
-from z3_meaning import Meaning, counterexample  # noqa: E402 - it imports z3
+from z3_meaning import Meaning, counterexample
 
-from tilewright import graphir as gi  # noqa: E402
-from tilewright.graphir.op import Operator, get_operator, list_operators  # noqa: E402
-from tilewright.passes import get_pass  # noqa: E402
-from tilewright.tensorir.dtype import DataType  # noqa: E402
-from tilewright.tensorir.errors import TypeInferenceError  # noqa: E402
-from tilewright.tensorir.expr import Cast, Expr, Var, const  # noqa: E402
+from tilewright import graphir as gi
+from tilewright.graphir.op import Operator, get_operator, list_operators
+from tilewright.passes import get_pass
+from tilewright.tensorir.dtype import DataType
+from tilewright.tensorir.errors import TypeInferenceError
+from tilewright.tensorir.expr import Cast, Expr, Var, const
 
 DTYPES = ("int8", "uint8", "int16", "uint16", "bool")
 TRAITS = ("involution", "idempotent", "even", "associative", "commutative", "neutral")

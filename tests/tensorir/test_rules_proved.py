@@ -1,10 +1,10 @@
-"""Prove every row of the integer and boolean tables with z3: both sides are equal for all integers of the type, wrapping
-and division included, and for all numbers without limits."""
+"""Prove every row of the integer and boolean tables with z3: both sides are equal for all integers of the type,
+wrapping and division included, and for all numbers without limits."""
 
 from __future__ import annotations
 
 import itertools
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -104,9 +104,9 @@ class Whole:
     one of both answers (:func:`paths`)."""
 
     #: The answers of this run so far, the conditions that they assume, and the answers still to give.
-    taken: list[bool] = []
-    assumed: list[Any] = []
-    script: list[bool] = []
+    taken: ClassVar[list[bool]] = []
+    assumed: ClassVar[list[Any]] = []
+    script: ClassVar[list[bool]] = []
 
     def __init__(self, formula: Any) -> None:
         self.formula = formula
@@ -222,10 +222,7 @@ def test_extremes_are_one_operand_and_no_worse_than_the_other(name: str) -> None
 def test_all_constants_of_eight_bits_fold_to_what_the_machine_computes(op: str, dtype: str) -> None:
     values = np.arange(256).astype(np.uint8).view(dtype)
     a, b = (side.ravel() for side in np.meshgrid(values, values))
-    if op in ("shl", "shr"):
-        kept = (b >= 0) & (b < 8)
-    else:
-        kept = (b != 0) | (op not in DIVISIONS)
+    kept = (b >= 0) & (b < 8) if op in ("shl", "shr") else (b != 0) | (op not in DIVISIONS)
     folded = [fold_binary(op, *pair, DataType(dtype)) for pair in zip(a.tolist(), b.tolist(), strict=True)]
     assert {value is None for value, has_one in zip(folded, kept, strict=True) if not has_one} <= {True}
     found = np.array([value for value, has_one in zip(folded, kept, strict=True) if has_one], dtype)
