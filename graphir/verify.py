@@ -24,7 +24,7 @@ from tilewright.graphir.loop_calls import loop_call
 from tilewright.graphir.module import IRModule
 from tilewright.graphir.op import Operator
 from tilewright.graphir.printer import summary
-from tilewright.graphir.types import FuncType
+from tilewright.graphir.types import FuncType, TensorType, Type
 from tilewright.graphir.visitor import free_vars, is_recursive, post_order, recursion
 from tilewright.tensorir.errors import TypeInferenceError, VerifyError
 from tilewright.tensorir.stmt import PrimFunc
@@ -69,16 +69,53 @@ class _Verifier:
 
     def problems(self, function: Function) -> list[str]:
         try:
-            order = post_order(function)
+            order = post_order(function, children_of=self.parts)
         except VerifyError as error:
-            return [str(error)]
+            return [*self.found, str(error)]
+        for node in order:
+            self.fields(node)
+        if self.found:  # the checks that follow rely on them
+            return self.found
         self.variables(function, order)
         for node in order:
             self.expression(node)
         return self.found
 
     def report(self, node: Expr, message: str) -> None:
-        self.found.append(f"{message}\n    {summary(node)}")
+        try:
+            line = summary(node)
+        except Exception:  # a broken rule may leave a node without text
+            line = f"a {type(node).__name__}"
+        self.found.append(f"{message}\n    {line}")
+
+    def parts(self, node: Expr) -> list[Expr]:
+        """Return the parts of a node that are expressions, and report the others."""
+        found = []
+        for part in node.children:
+            if isinstance(part, Expr):
+                found.append(part)
+            else:
+                self.report(node, f"expected an expression as a part of a {type(node).__name__}, found {part!r:.80}")
+        return found
+
+    def fields(self, node: Expr) -> None:
+        """Check the fields that are no parts, and the classes of those that must be variables."""
+        if node.type is not None and not isinstance(node.type, Type):
+            self.report(node, f"expected a type, found {node.type!r:.80}")
+        for var in node.bound:
+            if not isinstance(var, Var):
+                self.report(node, f"a {type(node).__name__} binds variables, found {var!r:.80}")
+        if isinstance(node, Call):
+            if not isinstance(node.op, (Operator, Expr)):
+                self.report(node, f"expected an operator or a function to be called, found {node.op!r:.80}")
+            elif isinstance(node.op, Operator) and not isinstance(node.attrs, node.op.Attrs):
+                self.report(
+                    node, f"{node.op.name}: expected attributes {node.op.Attrs.__name__}, found {node.attrs!r:.80}"
+                )
+        elif isinstance(node, Constant) and node.is_computed:
+            data = node.data
+            if node.type != TensorType(data.shape, data.dtype):
+                self.report(node, f"the type of a constant is {node.type}, its value is {data.dtype}{list(data.shape)}")
 
     def variables(self, function: Function, order: list[Expr]) -> None:
         """Check that every variable is bound, once, and used inside its binder."""
@@ -134,17 +171,14 @@ class _Verifier:
             self.global_function(node, node)
             return
         if isinstance(node, Function):
-            if node.attrs.get(PRIMITIVE):
-                self.group(node)
+            self.function(node)
             return
         try:
             if isinstance(node, Call):
                 self.call(node)
-            elif isinstance(node, (Tuple, TupleGetItem)):
-                self.compare(node, node.with_children(node.children))
             else:
-                node.with_children(node.children)  # the constructor checks the types of the parts
-        except TypeInferenceError as error:
+                self.compare(node, node.with_children(node.children))  # the constructor checks the types of the parts
+        except (TypeInferenceError, TypeError, ValueError) as error:
             self.report(node, str(error))
 
     def compare(self, node: Expr, again: Expr) -> None:
@@ -188,6 +222,16 @@ class _Verifier:
         if isinstance(function, Function):
             return function.type if isinstance(function.type, FuncType) else None
         return None
+
+    def function(self, function: Function) -> None:
+        try:
+            again = Function(function.params, function.body, function.ret_type, function.attrs)
+        except (TypeInferenceError, TypeError, ValueError) as error:
+            self.report(function, str(error))
+            return
+        self.compare(function, again)
+        if function.attrs.get(PRIMITIVE):
+            self.group(function)
 
     def group(self, function: Function) -> None:
         captured = free_vars(function)

@@ -22,6 +22,8 @@ NODES: dict[tuple[Any, ...], Any] = {}
 #: The table is not swept below this number of nodes: about ten megabytes.
 _LEAST: Final = 1 << 15
 
+_set = object.__setattr__
+
 _sweeping = threading.Lock()
 _limit = _LEAST
 
@@ -35,21 +37,21 @@ def unique(made: N, key: tuple[Any, ...]) -> N:
 
 
 def made_anew(node: Any) -> Any:
-    """Make a node with the class and the fields of ``node`` that its constructor checks, without looking at the table.
+    """Make a node with the class and the fields of ``node``, as its constructor does, beside the table.
+
+    The table stays as it is, because other threads look nodes up meanwhile.
 
     Raises:
         TypeError, ValueError: whatever the constructor raises.
     """
-    kind, fields = type(node), [getattr(node, name) for name, _ in node.node_fields]
-    made = kind(*fields)
-    if made is not node:
-        return made
-    key = node.key() if hasattr(node, "key") else (kind, *fields)
-    del NODES[key]
-    try:
-        return kind(*fields)
-    finally:
-        NODES[key] = node
+    kind = type(node)
+    made = object.__new__(kind)
+    _set(made, "_leaves", None)
+    for name, _ in node.node_fields:
+        _set(made, name, getattr(node, name))
+    if hasattr(kind, "__post_init__"):
+        made.__post_init__()
+    return made
 
 
 def sweep() -> int:

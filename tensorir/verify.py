@@ -16,28 +16,24 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from tilewright.tensorir.arith.transfer import IntervalAnalysis
-from tilewright.tensorir.consing import made_anew
+from tilewright.tensorir.dtype import INT64
 from tilewright.tensorir.errors import VerifyError
 from tilewright.tensorir.expr import (
-    BinaryOp,
-    Broadcast,
     Buffer,
     BufferLoad,
     Call,
-    Cast,
     Expr,
     IntImm,
-    Ramp,
-    UnaryOp,
     Var,
 )
 from tilewright.tensorir.functor import accesses_buffers, walk
 from tilewright.tensorir.intrinsics import ADDRESSING
+from tilewright.tensorir.invariants import broken_invariant
 from tilewright.tensorir.keys import NUM_OUTPUTS, NUM_WORKSPACES
 from tilewright.tensorir.node import Node
 from tilewright.tensorir.printer import underline
 from tilewright.tensorir.profiling import PROFILE_INTRINSICS
+from tilewright.tensorir.reached_ends import ReachedEnds
 from tilewright.tensorir.stmt import (
     Allocate,
     Block,
@@ -83,10 +79,18 @@ def refuse(func: PrimFunc, problems: Sequence[Problem], show: Callable[..., str]
     if not count:
         return
     parts = [f"@{func.name} breaks {count} rule{'s' if count > 1 else ''} of the loop-level IR"]
-    parts.extend([show(*problem) for problem in problems[:_SHOWN]])
+    parts.extend([_shown(show, problem) for problem in problems[:_SHOWN]])
     if count > _SHOWN:
         parts.append(f"and {count - _SHOWN} more")
     raise VerifyError("\n\n".join(parts))
+
+
+def _shown(show: Callable[..., str], problem: Problem) -> str:
+    """Return a problem with its place in the text, or without it where a broken rule leaves the function no text."""
+    try:
+        return show(*problem)
+    except Exception:
+        return f"{problem[0]} (the function cannot be printed)"
 
 
 class _Verifier:
@@ -100,9 +104,8 @@ class _Verifier:
         #: Variables that hold another value in each iteration of a loop around the innermost block.
         self.outer: frozenset[Var] = frozenset()
         self.iterating: set[Var] = set()
-        self.intervals = IntervalAnalysis()
-        #: The variables that reach both ends of their intervals, with the loop variables that they depend on.
-        self.reached: dict[Var, frozenset[Var]] = {}
+        self.values = ReachedEnds()
+        self.intervals = self.values.intervals
         self.block_names: set[str] = set()
         self.inputs: frozenset[Buffer] = frozenset()
         #: Conditions around the current place that may keep it from running.
@@ -127,10 +130,15 @@ class _Verifier:
         return not was_visible
 
     def buffer_type(self, buffer: Buffer) -> None:
+        self.invariants(buffer)
         for extent in (*buffer.shape, *buffer.strides):
-            self.expr(extent)
+            if not self.expr(extent):
+                continue
             if not extent.dtype.is_integer or extent.dtype.lanes != 1:
                 self.problem(f"buffer {buffer.name}: expected an integer extent, found {extent.dtype!s}", buffer)
+        for extent in buffer.shape:
+            if isinstance(extent, IntImm) and extent.value < 0:
+                self.problem(f"buffer {buffer.name}: the extent {extent.value} is negative", buffer)
         if buffer.alignment < 0 or buffer.alignment & (buffer.alignment - 1):
             self.problem(f"buffer {buffer.name}: alignment {buffer.alignment} is no power of two", buffer)
 
@@ -138,7 +146,9 @@ class _Verifier:
         func = self.func
         after_variable = False
         for param in func.params:
-            if isinstance(param, Var):
+            if not isinstance(param, (Var, Buffer)):
+                self.problem(f"expected a buffer or variable as parameter, found {param!r}", func)
+            elif isinstance(param, Var):
                 after_variable = True
                 if not param.dtype.is_integer or param.dtype.lanes != 1:
                     self.problem(f"parameter {param.name}: expected an integer, found {param.dtype!s}", param)
@@ -196,11 +206,12 @@ class _Verifier:
         self.visible.difference_update(opened)
 
     def let(self, let: LetStmt, opened: list[Node]) -> None:
-        self.invariants(let)
-        self.expr(let.value)
+        fine = self.invariants(let) and self.expr(let.value)
         if self.define(let.var):
             opened.append(let.var)
-        self.bind(let.var, let.value)
+        if not fine:
+            return
+        self.values.bind(let.var, let.value)
         if self.varies(let.value):
             self.iterating.add(let.var)
 
@@ -209,18 +220,16 @@ class _Verifier:
         return any(isinstance(found, Var) and found in self.iterating for found in walk(expr))
 
     def for_loop(self, loop: For) -> None:
-        self.invariants(loop)
+        if not self.invariants(loop):
+            return
         if not loop.var.dtype.is_integer or loop.var.dtype.lanes != 1:
             self.problem(f"loop {loop.var.name}: expected an integer variable, found {loop.var.dtype!s}", loop.var)
             return
-        self.expr(loop.min)
-        self.expr(loop.extent)
-        minimum, extent = self.intervals.of(loop.min), self.intervals.of(loop.extent)
+        if not (self.expr(loop.min) and self.expr(loop.extent)):
+            return
         # An extent that varies with the loops around may be zero exactly where an index would be out of bounds.
-        may_not_run = extent.upper <= 0 or self.varies(loop.extent)
-        self.intervals.bind_loop(loop.var, loop.min, loop.extent)
-        if minimum.is_point and extent.is_point:
-            self.reached[loop.var] = frozenset((loop.var,))
+        may_not_run = self.intervals.of(loop.extent).upper <= 0 or self.varies(loop.extent)
+        self.values.bind_loop(loop)
         fresh = self.define(loop.var)
         self.iterating.add(loop.var)
         self.guards += may_not_run
@@ -230,18 +239,19 @@ class _Verifier:
             self.visible.discard(loop.var)
 
     def store(self, store: BufferStore) -> None:
-        self.invariants(store)
+        fine = self.invariants(store)
         for part in (*store.indices, store.value, store.predicate):
             if part is not None:
-                self.expr(part)
+                fine = self.expr(part) and fine
+        if not fine:
+            return
         self.access(store.buffer, store, store.indices, store.predicate)
         if store.buffer in self.inputs:
             self.problem(f"buffer {store.buffer.name} is an input and must not be written", store)
 
     def if_then_else(self, stmt: IfThenElse) -> None:
-        if not stmt.condition.dtype.is_bool or stmt.condition.dtype.lanes != 1:
+        if self.expr(stmt.condition) and not _is_condition(stmt.condition):
             self.problem(f"if: expected a scalar bool condition, found {stmt.condition.dtype!s}", stmt.condition)
-        self.expr(stmt.condition)
         self.guards += 1
         self.stmt(stmt.then_body)
         if stmt.else_body is not None:
@@ -256,22 +266,18 @@ class _Verifier:
             self.problem(f"a second block has the name {block.name}", block)
         self.block_names.add(block.name)
         guarded = block.predicate is not None
-        for item in block.iters:
-            self.iter_var(item)
+        fine = {item.var for item in block.iters if self.iter_var(item)}
         fresh = [item.var for item in block.iters if self.define(item.var)]
         for item in block.iters:
-            if item.var.dtype.is_integer:
-                self.bind(item.var, item.value)
-        if block.predicate is not None:
-            self.expr(block.predicate)
-            if not block.predicate.dtype.is_bool or block.predicate.dtype.lanes != 1:
-                self.problem(f"block {block.name}: the predicate is {block.predicate.dtype!s}, not bool", block)
+            if item.var in fine:
+                self.values.bind(item.var, item.value)
+        if block.predicate is not None and self.expr(block.predicate) and not _is_condition(block.predicate):
+            self.problem(f"block {block.name}: the predicate is {block.predicate.dtype!s}, not bool", block)
         outer, iterating, place = self.outer, set(self.iterating), self.place
         self.outer = frozenset(self.iterating)
         self.iterating.update(item.var for item in block.iters)
-        if block.needed is not None:
-            self.expr(block.needed)
-            if not block.needed.dtype.is_bool or block.needed.dtype.lanes != 1:
+        if block.needed is not None and self.expr(block.needed):
+            if not _is_condition(block.needed):
                 self.problem(f"block {block.name}: the condition needed is {block.needed.dtype!s}, not bool", block)
             if accesses_buffers(block.needed):
                 self.problem(f"block {block.name}: the condition needed depends on data", block)
@@ -287,16 +293,20 @@ class _Verifier:
         self.outer, self.iterating = outer, iterating
         self.visible.difference_update(fresh)
 
-    def iter_var(self, item: IterVar) -> None:
-        """Check an iteration variable."""
+    def iter_var(self, item: IterVar) -> bool:
+        """Check an iteration variable; return whether its value is an expression of its type."""
         dtype = item.var.dtype
         if not dtype.is_integer or dtype.lanes != 1:
             self.problem(f"iteration variable {item.var.name}: expected an integer, found {dtype!s}", item)
-            return
+            return False
+        fine = self.invariants(item)
         for what, part in (("first value", item.min), ("extent", item.extent), ("value", item.value)):
-            self.expr(part)
-            if part.dtype is not dtype:
+            if not self.expr(part):
+                fine = False
+            elif part.dtype is not dtype:
                 self.problem(f"{item.var.name}: the {what} is {part.dtype!s}, the variable {dtype!s}", item)
+                fine = False
+        return fine
 
     def region(self, region: BufferRegion) -> None:
         self.buffer_use(region.buffer, region)
@@ -307,34 +317,48 @@ class _Verifier:
             )
         for item in region.ranges:
             for part in (item.min, item.extent):
-                self.expr(part)
-                if not part.dtype.is_integer or part.dtype.lanes != 1:
+                if self.expr(part) and (not part.dtype.is_integer or part.dtype.lanes != 1):
                     self.problem(f"region: expected integer bounds, found {part.dtype!s}", part)
 
     # Expressions.
 
-    def expr(self, expr: Expr) -> None:
-        """Check ``expr`` and what is below it."""
+    def expr(self, expr: Expr) -> bool:
+        """Check ``expr`` and what is below it; return whether all are expressions of the types that follow."""
         stack: list[tuple[Node, str]] = [(expr, "")]
+        loads: list[tuple[BufferLoad, str]] = []
+        fine = True
         while stack:
             node, use = stack.pop()
-            addresses = node.name if isinstance(node, Call) and node.name in ADDRESSING else ""
-            stack.extend([(part, addresses if part is node.parts()[0] else "") for part in reversed(node.parts())])
             if isinstance(node, Var):
                 self.var_use(node)
                 continue
-            if not isinstance(node, Expr):
-                self.problem(f"{type(node).__name__} is no expression", expr)
+            if isinstance(node, IntImm) and node.dtype is INT64 and _fits(node.value):
                 continue
-            self.invariants(node)
-            if isinstance(node, BufferLoad):
-                self.access(node.buffer, node, node.indices, node.predicate, use)
+            if not isinstance(node, Expr):
+                self.problem(f"{type(node).__name__} is no expression", self.place or self.func)
+                fine = False
+                continue
+            parts = node.parts()
+            if isinstance(node, Call) and node.name in ADDRESSING:
+                stack.extend([(part, node.name if part is parts[0] else "") for part in reversed(parts)])
+            else:
+                stack.extend([(part, "") for part in parts[::-1]])
+            if not self.invariants(node):
+                fine = False
+            elif isinstance(node, BufferLoad):
+                loads.append((node, use))
             elif isinstance(node, Call):
                 self.call(node)
+        for load, use in loads:  # whose indices are known to be expressions by now
+            if fine:
+                self.access(load.buffer, load, load.indices, load.predicate, use)
+            else:
+                self.buffer_use(load.buffer, load)
+        return fine
 
     def call(self, call: Call) -> None:
         if call.name.startswith("@"):
-            for arg in call.args:
+            for arg in filter(_is_expr, call.args):  # others are reported when they are visited
                 if arg.dtype.lanes != 1 or not (arg.dtype.is_integer or arg.dtype.kind == "handle"):
                     self.problem(f"{call.name}: expected addresses and integers, found {arg.dtype!s}", arg)
         elif call.name in ADDRESSING:
@@ -351,15 +375,12 @@ class _Verifier:
             if source.bits * source.lanes != call.dtype.bits * call.dtype.lanes:
                 self.problem(f"reinterpret: {source!s} and {call.dtype!s} have different widths", call)
 
-    def invariants(self, node: Node) -> None:
-        """Check again what a node's constructor checks, and that the derived type is that of the operands now."""
-        try:
-            again = made_anew(node)
-        except (TypeError, ValueError) as error:
-            self.problem(str(error), node)
-            return
-        if isinstance(node, Expr) and isinstance(again, Expr) and again.dtype is not node.dtype:
-            self.problem(f"the type is {node.dtype!s}, the operands give {again.dtype!s}", node)
+    def invariants(self, node: Node) -> bool:
+        """Check a node by itself; return whether it is as its constructor would make it."""
+        wrong = broken_invariant(node)
+        if wrong:
+            self.problem(wrong, node)
+        return not wrong
 
     def var_use(self, var: Var) -> None:
         if var in self.outer:
@@ -377,68 +398,34 @@ class _Verifier:
         else:
             self.problem(f"undefined {what} {definition.name}", node)
 
-    def access(
-        self, buffer: Buffer, node: Node, indices: Iterable[Expr], predicate: Expr | None, use: str = ""
-    ) -> None:
+    def access(self, buffer: Buffer, node: Node, indices: Iterable[Expr], mask: Expr | None, use: str = "") -> None:
         """Check an access, or only the address that an intrinsic ``use`` takes: even empty buffers have a first one."""
         self.buffer_use(buffer, node)
-        if self.guards or predicate is not None or use == "prefetch":
+        if self.guards or mask is not None or use == "prefetch":
             return
         for axis, (index, extent) in enumerate(zip(indices, buffer.shape, strict=False)):
             lower, upper = self.intervals.of(index)
             size = self.intervals.of(extent).upper
             outside = upper < 0 or lower >= max(size, use == "address_of")
             misses = lower < 0 or upper >= max(size, use == "address_of")
-            if outside or (misses and self.drivers(index) is not None):
+            if outside or (misses and self.values.drivers(index) is not None):
                 at = f"{lower}" if lower == upper else f"{lower} to {upper}"
                 self.problem(
                     f"index {at} is out of bounds for dimension {axis} of {buffer.name}, whose extent is {size}", node
                 )
 
-    # Values.
 
-    def bind(self, var: Var, value: Expr) -> None:
-        """Say that ``var`` has the value of an integer expression."""
-        self.intervals.bind_value(var, value)
-        drivers = self.drivers(value)
-        if drivers is not None:
-            self.reached[var] = drivers
+def _fits(value: object) -> bool:
+    """Return whether ``value`` is an int64, as most constants are."""
+    return type(value) is int and -(1 << 63) <= value < 1 << 63
 
-    def drivers(self, expr: Expr) -> frozenset[Var] | None:
-        """The loop variables that an integer expression depends on, if it is known to reach both ends of its interval;
-        else None."""
-        if isinstance(expr, IntImm):
-            return frozenset()
-        if isinstance(expr, Var):
-            return self.reached.get(expr)
-        if isinstance(expr, Broadcast):
-            return self.drivers(expr.value)
-        if not expr.dtype.is_integer or self.intervals.may_wrap(expr):
-            return None
-        if isinstance(expr, BinaryOp):
-            return self.drivers_of_operation(expr)
-        if isinstance(expr, Ramp):
-            return self.drivers(expr.base) if self.intervals.of(expr.stride).is_point else None
-        if isinstance(expr, Cast) and expr.value.dtype.is_integer:
-            return self.drivers(expr.value)
-        if isinstance(expr, UnaryOp) and expr.op == "neg":
-            return self.drivers(expr.a)
-        return None
 
-    def drivers_of_operation(self, expr: BinaryOp) -> frozenset[Var] | None:
-        """:meth:`drivers` of an operation that does not wrap around: both operands reach their ends independently, and
-        the operation takes those ends to its own."""
-        a, b = self.drivers(expr.a), self.drivers(expr.b)
-        if a is None or b is None or a & b:
-            return None
-        first, second = self.intervals.of(expr.a), self.intervals.of(expr.b)
-        if expr.op in ("add", "sub", "min", "max"):
-            reached = True
-        elif expr.op in ("mul", "floordiv"):
-            reached = second.is_point or (expr.op == "mul" and first.is_point)
-        else:
-            reached = expr.op == "floormod" and second.is_point and self.intervals.of(expr) == first
-        return a | b if reached else None
+def _is_expr(part: object) -> bool:
+    return isinstance(part, Expr)
+
+
+def _is_condition(expr: Expr) -> bool:
+    return expr.dtype.is_bool and expr.dtype.lanes == 1
 
 
 _STMTS: dict[type, Any] = {

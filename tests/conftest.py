@@ -47,6 +47,18 @@ def _new_entries_compiled() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True, scope="session")
+def _passes_verified() -> Iterator[None]:
+    """Verify what every pass returns. TILEWRIGHT_TEST_VERIFY=0 leaves it out, to measure what it takes."""
+    if os.environ.get("TILEWRIGHT_TEST_VERIFY") == "0":
+        yield
+        return
+    from verified_passes import passes_verified  # here: as above
+
+    with passes_verified():
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
 def _short_probes() -> Iterator[None]:
     """Shorten the measurement of the machine's peak rates, which takes each profile half a second of processor time. No
     test depends on the true rates."""

@@ -41,13 +41,14 @@ from tilewright.passes.tensor.accesses import (
 )
 from tilewright.passes.tensor.coverage import Knowledge, analyzer_of, covers
 from tilewright.passes.tensor.findings import findings
+from tilewright.passes.tensor.lower_blocks import refuse_block
 from tilewright.tensorir.arith.analyzer import Analyzer
 from tilewright.tensorir.arith.region import region_of
 from tilewright.tensorir.dtype import INT64
 from tilewright.tensorir.expr import Buffer, BufferLoad, Expr, IntImm, const
 from tilewright.tensorir.functor import Mutator, free_vars, uses_var
 from tilewright.tensorir.node import Node
-from tilewright.tensorir.stmt import Allocate, BufferStore, For, PrimFunc, Stmt
+from tilewright.tensorir.stmt import Allocate, Block, BufferStore, For, PrimFunc, Stmt
 from tilewright.tensorir.target import Target
 
 
@@ -199,7 +200,7 @@ class _Rewriter(Mutator):
     """Apply plans. ``holders`` are the expressions that read buffers which may have a plan; others are not visited."""
 
     def __init__(self, func: PrimFunc, plans: dict[Buffer, _Plan], holders: set[Node]) -> None:
-        self.plans, self.holders = plans, holders
+        self.name, self.plans, self.holders = func.name, plans, holders
         self.analyzer = Analyzer(findings(func))
         self.rebased: dict[tuple[Expr, Expr], Expr] = {}
         self.starts: dict[int, list[Buffer]] = {}
@@ -229,6 +230,9 @@ class _Rewriter(Mutator):
         if found is None:
             found = self.rebased[key] = self.analyzer.simplify(index - low)
         return found
+
+    def mutate_Block(self, op: Block) -> object:
+        refuse_block(self.name, op)
 
     def mutate_BufferLoad(self, op: BufferLoad) -> object:
         plan = self.plans.get(op.buffer)

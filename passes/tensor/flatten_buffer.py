@@ -28,6 +28,7 @@ from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import primfunc_pass
 from tilewright.passes.properties import ALLOCATED, COMPACT, DIMENSIONS, FLAT, SIMPLE, VECTORS
 from tilewright.passes.registry import register_pass
+from tilewright.passes.tensor.lower_blocks import refuse_block
 from tilewright.passes.tensor.name_strides import Stride, StrideNames
 from tilewright.passes.tensor.scoped import ScopedMutator
 from tilewright.passes.tensor.vector_arith import ramp, vector_binary
@@ -38,7 +39,7 @@ from tilewright.tensorir.arith.quotients import QUOTIENTS, whole_number
 from tilewright.tensorir.dtype import INT64
 from tilewright.tensorir.expr import BinaryOp, Broadcast, Buffer, BufferLoad, Expr, Select, const
 from tilewright.tensorir.functor import LOADS, kinds
-from tilewright.tensorir.stmt import BufferStore, PrimFunc, Stmt
+from tilewright.tensorir.stmt import Block, BufferStore, PrimFunc, Stmt
 
 
 def element_strides(buffer: Buffer) -> list[Expr]:
@@ -75,6 +76,7 @@ class _Flattener(ScopedMutator):
         for var in func.variables:
             if var.dtype.is_integer:
                 self.algebra.bind_nonnegative(var)
+        self.name = func.name
         self.names = StrideNames(func.variables, self.algebra)
         self.flat: dict[Buffer, Buffer] = {}
         self.strides: dict[Buffer, list[Stride]] = {}
@@ -169,6 +171,9 @@ class _Flattener(ScopedMutator):
         predicate = self.mutate(op.predicate) if op.predicate is not None else None
         offset = self._offset(op.buffer, indices, masked=predicate is not None)
         return BufferLoad(self.mutate_buffer(op.buffer), offset, predicate)
+
+    def mutate_Block(self, op: Block) -> Stmt:
+        refuse_block(self.name, op)
 
     def mutate_BufferStore(self, op: BufferStore) -> Stmt:
         value, indices = self.mutate(op.value), self.mutate_all(op.indices)

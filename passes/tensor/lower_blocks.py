@@ -17,12 +17,15 @@ elements that are accessed there.
 
 from __future__ import annotations
 
+from typing import NoReturn
+
 from tilewright.graphir.module import IRModule
 from tilewright.passes.base import PrimFuncPass
 from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import primfunc_pass
 from tilewright.passes.properties import BLOCKS, STATEMENTS
 from tilewright.passes.registry import register_pass
+from tilewright.tensorir.errors import VerifyError
 from tilewright.tensorir.expr import Choose, Expr, IntImm, Var, all_of, compare
 from tilewright.tensorir.functor import Mutator, substitute
 from tilewright.tensorir.stmt import Block, IfThenElse, PrimFunc, Stmt, sequence
@@ -56,6 +59,15 @@ def _guarded(condition: Expr, body: Stmt) -> Stmt:
 def lower_blocks(func: PrimFunc) -> PrimFunc:
     """Return ``func`` without blocks."""
     return func.with_body(_BlockLowerer().mutate(func.body))
+
+
+def refuse_block(func: str, block: Block) -> NoReturn:
+    """Refuse a block, for passes that would change its buffers and not its regions.
+
+    Raises:
+        VerifyError: always.
+    """
+    raise VerifyError(f"@{func}: found block {block.name}; run LowerBlocks first")
 
 
 @register_pass

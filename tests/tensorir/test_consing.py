@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from strategies import prim_funcs
 
-from tilewright.tensorir.consing import NODES, sweep
+from tilewright.tensorir.consing import NODES, made_anew, sweep
 from tilewright.tensorir.dtype import BOOL, FLOAT64, INT32, INT64
 from tilewright.tensorir.expr import (
     BinaryOp,
@@ -154,7 +154,7 @@ def test_threads_get_one_node() -> None:
 
 
 def test_a_node_may_be_made_anew_while_others_are_dropped() -> None:
-    """:func:`made_anew` takes the node out of the table meanwhile; here the drop of a younger one does."""
+    """Another thread may drop it from the table meanwhile; here the drop of a younger one does."""
     older, younger = ("older",), ("younger",)
 
     class Dropped:
@@ -165,3 +165,11 @@ def test_a_node_may_be_made_anew_while_others_are_dropped() -> None:
     NODES[younger] = Dropped()
     sweep()
     assert older not in NODES and younger not in NODES
+
+
+def test_a_node_is_made_anew_beside_the_table() -> None:
+    """Another thread may look the node up meanwhile, and must find it."""
+    node = Var("x") + 3
+    made = made_anew(node)
+    assert made is not node and made.dtype is node.dtype
+    assert Var("y") + 3 is not node and made.a + 3 is node
