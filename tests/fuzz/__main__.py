@@ -27,10 +27,13 @@ from typing import Any
 
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
-from tests.fuzz.check import Build, Counts, Finding, check
+from tests.fuzz.check import Build, Counts, FoundError, check, check_onnx
 from tests.fuzz.graphs import Model, models
+from tests.fuzz.onnx_models import OnnxModel, onnx_models
 from tests.fuzz.reproducer import reproducer_text, smallest
 from tests.onnx.process import ROOT, LineProcess, ProcessError
+from tilewright import graphir as gi
+from tilewright.graphir.module import IRModule
 
 #: Models of a batch, and the seconds that a batch may take.
 BATCH, LIMIT = 25, 900.0
@@ -60,20 +63,39 @@ class _Batch:
         """Check a model; what is found is noted, and made small if it is the first of its kind."""
         builds = _builds(self.rng)
         calls = [lambda call=call: model.inputs(call) for call in range(len(model.sizes))]
+        self.all(model.module, calls, builds)
+
+    def onnx(self, model: OnnxModel) -> None:
+        """Check an ONNX model: its import first, then the graph."""
+        try:
+            check_onnx(model, [], Counts())
+        except FoundError as finding:
+            row = {"signature": finding.signature, "message": f"{finding}\n{model}"[:6000], "text": ""}
+            self.found.append(row)
+            return
+        module = model.module
+        main = module["main"]
+        assert isinstance(main, gi.Function)
+        names = [param.name for param in main.params]
+        calls = [lambda feed=feed: [feed[name] for name in names] for feed in model.feeds]
+        self.all(module, calls, _builds(self.rng))
+
+    def all(self, module: IRModule, calls: Sequence[Callable[[], Any]], builds: Sequence[Build]) -> None:
+        """Check a module in several builds."""
+        main = module["main"]
+        assert isinstance(main, gi.Function)
+        inputs = dict(zip([param.name for param in main.params], calls[0](), strict=True))
         for build in builds:
-            main = model.module["main"]
-            names = [param.name for param in main.params]  # type: ignore[union-attr]
-            inputs = dict(zip(names, model.inputs(0), strict=True))
-            self.current.write_text(reproducer_text("crashed or hung", model.module, build, inputs), encoding="utf-8")
+            self.current.write_text(reproducer_text("crashed or hung", module, build, inputs), encoding="utf-8")
             before = self.counts.models
             try:
-                check(model.module, calls, [build], self.counts)
-            except Finding as finding:
-                self.note(model.module, finding)
+                check(module, calls, [build], self.counts)
+            except FoundError as finding:
+                self.note(module, finding)
             self.counts.models = before
         self.counts.models += 1
 
-    def note(self, module: Any, finding: Finding) -> None:
+    def note(self, module: Any, finding: FoundError) -> None:
         """Note a finding."""
         signature = finding.signature
         row = {"signature": signature, "message": str(finding)[:2000], "text": ""}
@@ -87,13 +109,7 @@ class _Batch:
 def run_batch(number: int, current: Path, known: set[str], onnx: bool) -> _Batch:
     """Check a batch of models."""
     batch = _Batch(number, current, known)
-    if onnx:
-        from tests.fuzz.onnx_models import onnx_models
-
-        strategy = onnx_models()
-    else:
-        strategy = models(most=12 if number % 3 else 30)
-    drawn = given(strategy)(batch.model)
+    drawn = given(onnx_models())(batch.onnx) if onnx else given(models(12 if number % 3 else 30))(batch.model)
     options: Any = {"suppress_health_check": list(HealthCheck), "phases": [Phase.generate]}
     seed(number)(settings(max_examples=BATCH, database=None, deadline=None, **options)(drawn))()
     return batch
@@ -200,10 +216,6 @@ def _run_all(threads: Sequence[threading.Thread]) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-
-
-#: What a batch calls with each model.
-Check = Callable[[Model], None]
 
 
 if __name__ == "__main__":

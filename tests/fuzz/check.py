@@ -12,7 +12,7 @@ import numpy as np
 
 import tilewright as tw
 from tests.fuzz.onnx_models import OnnxModel
-from tests.fuzz.oracle import Oracle, Undefined, flatten
+from tests.fuzz.oracle import Oracle, UndefinedError, flatten
 from tests.fuzz.values import Array
 from tilewright.graphir.expr import Function
 from tilewright.graphir.module import IRModule
@@ -40,7 +40,7 @@ LLVM_BUILDS = tuple(Build(level, threads) for level in range(4) for threads in (
 NUMBA_BUILDS = tuple(Build(level, threads, "numba") for level in range(4) for threads in (1, 2))
 
 
-class Finding(AssertionError):
+class FoundError(AssertionError):
     """Something that must not be.
 
     Attributes:
@@ -91,7 +91,7 @@ def check(
         counts: what is added to.
 
     Raises:
-        Finding: something is wrong.
+        FoundError: something is wrong.
     """
     counts = Counts() if counts is None else counts
     counts.models += 1
@@ -102,7 +102,7 @@ def check(
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 oracles.append((inputs, Oracle(module, inputs)))
-        except Undefined:
+        except UndefinedError:
             counts.undefined += 1
         except Exception:  # a reference has no result here: the greatest of no elements
             counts.unevaluated += 1
@@ -110,7 +110,7 @@ def check(
         try:
             executable = build(module)
         except Exception as error:
-            raise Finding("error", build, f"build: {type(error).__name__}: {error}", None) from error
+            raise FoundError("error", build, f"build: {type(error).__name__}: {error}", None) from error
         counts.builds += 1
         for inputs, oracle in oracles:
             _call(executable, build, inputs, oracle, counts)
@@ -121,25 +121,25 @@ def _call(executable: tw.Executable, build: Build, inputs: Sequence[Any], oracle
     try:
         found = flatten(executable(*inputs))
     except Exception as error:
-        raise Finding("error", build, f"call: {type(error).__name__}: {error}", inputs) from error
+        raise FoundError("error", build, f"call: {type(error).__name__}: {error}", inputs) from error
     counts.calls += 1
     if not all(map(same_bits, before, inputs)):
-        raise Finding("changed", build, "an input was written to", inputs)
+        raise FoundError("changed", build, "an input was written to", inputs)
     again = flatten(executable(*inputs))
     if not all(map(same_bits, found, again)):
-        raise Finding("unstable", build, "a second call has another result", inputs)
+        raise FoundError("unstable", build, "a second call has another result", inputs)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             verdict = oracle.judge(found, build.level)
-    except Undefined:
+    except UndefinedError:
         counts.undefined += 1
         return
     counts.elements += verdict.elements
     counts.unknown += verdict.unknown
     counts.loose += verdict.loose
     if verdict.wrong:
-        raise Finding("wrong", build, verdict.wrong, inputs)
+        raise FoundError("wrong", build, verdict.wrong, inputs)
     counts.excess = max(counts.excess, verdict.excess)
 
 
@@ -147,14 +147,14 @@ def check_onnx(model: OnnxModel, builds: Sequence[Build], counts: Counts | None 
     """Check an ONNX model: its graph's references against the results of the reference evaluator, and the builds.
 
     Raises:
-        Finding: something is wrong.
+        FoundError: something is wrong.
     """
     counts = Counts() if counts is None else counts
     imported = Build(0, 1, "import")
     try:
         module = model.module
     except Exception as error:
-        raise Finding("error", imported, f"import: {type(error).__name__}: {error}", None) from error
+        raise FoundError("error", imported, f"import: {type(error).__name__}: {error}", None) from error
     main = module["main"]
     assert isinstance(main, Function)
     calls = []
@@ -168,7 +168,7 @@ def check_onnx(model: OnnxModel, builds: Sequence[Build], counts: Counts | None 
         except Exception:  # counted by check
             continue
         if verdict.wrong:
-            raise Finding("wrong", imported, f"the graph differs from the onnx package: {verdict.wrong}", inputs)
+            raise FoundError("wrong", imported, f"the graph differs from the onnx package: {verdict.wrong}", inputs)
     check(module, calls, builds, counts)
 
 

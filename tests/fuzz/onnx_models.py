@@ -194,9 +194,9 @@ def _run_node(node: onnx.NodeProto, feed: dict[str, Array]) -> list[Array] | Non
 # Nodes.
 
 _FLOAT_UNARY = (
-    "Relu", "Sigmoid", "Tanh", "Exp", "Sqrt", "Floor", "Ceil", "Round", "Erf", "Reciprocal", "Softplus", "Softsign", "Elu",
-    "LeakyRelu", "HardSigmoid", "Selu", "HardSwish", "Mish", "Gelu", "Sin", "Cos", "Atan", "Sinh", "IsNaN", "IsInf", "Log",
-    "ThresholdedRelu", "Celu",
+    "Relu", "Sigmoid", "Tanh", "Exp", "Sqrt", "Floor", "Ceil", "Round", "Erf", "Reciprocal", "Softplus", "Softsign",
+    "LeakyRelu", "HardSigmoid", "Selu", "HardSwish", "Mish", "Gelu", "Sin", "Cos", "Atan", "Sinh", "IsNaN", "IsInf",
+    "ThresholdedRelu", "Celu", "Elu", "Log",
 )  # fmt: skip
 _BINARY = ("Add", "Mul", "Sub", "Div", "Max", "Min", "Pow", "Greater", "Less", "Equal", "GreaterOrEqual", "LessOrEqual")
 _REDUCTIONS = (

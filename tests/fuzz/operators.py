@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
-
-import numpy as np
 
 from tests.fuzz.makers import maker
 from tests.fuzz.pool import Pool
@@ -16,8 +13,6 @@ from tilewright.graphir.op import Operator
 from tilewright.graphir.ops.common import ANY, FLOATS, INTEGERS, NUMBERS
 from tilewright.tensorir.dtype import STORAGE_DTYPES, as_dtype
 from tilewright.tensorir.expr import as_expr
-
-#: Alternatives to divisions by what may be zero are left out on purpose: the operators say what they give.
 
 
 @maker("clip")
@@ -395,7 +390,7 @@ def matmul(pool: Pool, op: Operator) -> gi.Expr:
 def gemm(pool: Pool, op: Operator) -> gi.Expr:
     a = pool.tensor(("float32", *FLOATS, "int32"), rank=2)
     transposed, other = pool.chance(30), pool.chance(30)
-    rows, k = a.tensor_type.shape[::-1] if transposed else a.tensor_type.shape
+    _, k = a.tensor_type.shape[::-1] if transposed else a.tensor_type.shape
     columns = pool.dim()
     b = pool.exactly((columns, k) if other else (k, columns), a.tensor_type.dtype)
     factors = {"alpha": 2.0, "beta": pool.pick((1.0, 0.0, 3.0))} if pool.chance(50) else {}
@@ -445,13 +440,3 @@ def stft(pool: Pool, op: Operator) -> gi.Expr:
     return op(
         x, *([pool.leaf((4,), "float32")] if pool.chance(50) else []), frame_step=pool.pick((2, 3)), frame_length=4
     )
-
-
-def count(shape: tuple[int, ...]) -> int:
-    """Return the number of elements."""
-    return math.prod(shape)
-
-
-def scalar_index(value: int) -> gi.Expr:
-    """Return an int64 constant."""
-    return gi.const(np.asarray(value, np.int64))

@@ -150,8 +150,8 @@ class Pool:
         return gi.broadcast_to(gi.const(value), shape=tuple(shape))
 
     def tensor(self, dtypes: Sequence[str] = ANY, rank: int | None = None, least: int = 0, most: int = 5) -> gi.Expr:
-        """Return a value of one of the types and ``rank`` dimensions (or ``least`` to ``most``): one that the graph has,
-        one converted, or a leaf."""
+        """Return a value of one of the types and ``rank`` dimensions (or ``least`` to ``most``): one that the graph
+        has, one converted, or a leaf."""
         low, high = (least, most) if rank is None else (rank, rank)
         if self.values and not self.chance(15):
             back = self.number(0, len(self.values) - 1)

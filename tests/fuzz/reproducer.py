@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.fuzz.check import Build, Counts, Finding, check
+from tests.fuzz.check import Build, Counts, FoundError, check
 from tilewright import graphir as gi
 from tilewright.graphir.module import IRModule
 from tilewright.graphir.printer import to_text
@@ -69,7 +69,7 @@ def reproducer_text(message: str, module: IRModule, build: Build, inputs: Mappin
     )
 
 
-def smallest(module: IRModule, finding: Finding, most: int = 150) -> tuple[IRModule, dict[str, Any] | None]:
+def smallest(module: IRModule, finding: FoundError, most: int = 150) -> tuple[IRModule, dict[str, Any] | None]:
     """Return the smallest graph that shows a finding of the same kind, and its inputs.
 
     Args:
@@ -100,11 +100,11 @@ def smallest(module: IRModule, finding: Finding, most: int = 150) -> tuple[IRMod
     return found.module, found.inputs
 
 
-def again(module: IRModule, finding: Finding, inputs: list[Any]) -> Finding | None:
+def again(module: IRModule, finding: FoundError, inputs: list[Any]) -> FoundError | None:
     """Return what is found in ``module`` if it counts as the same finding."""
     try:
         check(module, [lambda: inputs] if finding.inputs is not None else [], [finding.build], Counts())
-    except Finding as found:
+    except FoundError as found:
         return found if found.signature == finding.signature else None
     return None
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-import tilewright as tw
 from tests.fuzz.check import Build, check
 from tilewright import graphir as gi
+from tilewright.graphir.module import IRModule
 
 LEVELS = tuple(Build(level) for level in range(4))
 
@@ -29,3 +29,25 @@ def test_a_let_beside_a_run_time_size_is_built_at_level_0() -> None:
         np.arange(5, dtype="float32"),
         np.int64(3),
     )
+
+
+def test_a_function_that_returns_its_parameter_is_inlined() -> None:
+    _check(
+        """
+        def @main(%x: Tensor[(3,), float32]) {
+          %0 = @f(%x) : Tensor[(3,), float32]
+          %1 = tanh(%0)
+          %1
+        }
+        def @f(%y: Tensor[(3,), float32]) -> Tensor[(3,), float32] {
+          %y
+        }""",
+        np.arange(3, dtype="float32"),
+    )
+
+
+@pytest.mark.parametrize("space", [1, 2])
+def test_a_transposed_convolution_of_which_all_is_cropped_is_empty(space: int) -> None:
+    x, w = gi.var("x", shape=(1, 2, *[1] * space)), gi.const(np.ones((2, 3, *[2] * space), "float32"))
+    made = gi.nn.conv_transpose(x, w, padding=1)
+    check(IRModule.from_expr(gi.Function([x], made)), [lambda: [np.ones((1, 2, *[1] * space), "float32")]], LEVELS)
