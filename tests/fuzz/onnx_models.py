@@ -384,7 +384,10 @@ def _pad(g: Growing) -> None:
     x = g.find(_FLOATS, least=1)
     rank = g.array(x).ndim
     widths = [g.number(0, 1) for _ in range(2 * rank)]
-    g.add("Pad", x, g.integers(*widths), mode=g.pick(("constant", "edge", "reflect")))
+    mode = g.pick(("constant", "edge", "reflect"))
+    if min(min(array.shape) for array in g.values[x]) < 2:  # there is nothing to mirror
+        mode = "constant"
+    g.add("Pad", x, g.integers(*widths), mode=mode)
 
 
 def _matmul(g: Growing) -> None:

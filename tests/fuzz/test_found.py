@@ -51,3 +51,10 @@ def test_a_transposed_convolution_of_which_all_is_cropped_is_empty(space: int) -
     x, w = gi.var("x", shape=(1, 2, *[1] * space)), gi.const(np.ones((2, 3, *[2] * space), "float32"))
     made = gi.nn.conv_transpose(x, w, padding=1)
     check(IRModule.from_expr(gi.Function([x], made)), [lambda: [np.ones((1, 2, *[1] * space), "float32")]], LEVELS)
+
+
+def test_causal_attention_to_no_keys_is_built() -> None:
+    query = gi.var("query", shape=(1, 2, 3, 4))
+    key, value = (gi.const(np.zeros((1, 2, 0, width), "float32")) for width in (4, 5))
+    made = gi.nn.attention(query, key, value, causal=True)
+    check(IRModule.from_expr(gi.Function([query], made)), [lambda: [np.ones((1, 2, 3, 4), "float32")]], LEVELS)
