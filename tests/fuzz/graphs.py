@@ -94,11 +94,14 @@ def attempt(pool: Pool, name: str, make: Callable[[], gi.Expr]) -> gi.Expr | Non
 
 
 @st.composite
-def models(draw: Callable[[st.SearchStrategy[Any]], Any], most: int = 12, only: str | None = None) -> Model:
+def models(
+    draw: Callable[[st.SearchStrategy[Any]], Any], most: int = 12, flow: int = 12, only: str | None = None
+) -> Model:
     """Draw a model of up to ``most`` operators.
 
     Args:
         most: the number of operators.
+        flow: how many of a hundred are control flow or make a size that becomes known at run time.
         only: the operator that each is, for tests of what makes it.
     """
     names = ("n", "m")[: draw(st.integers(0, 2))]
@@ -107,7 +110,7 @@ def models(draw: Callable[[st.SearchStrategy[Any]], Any], most: int = 12, only: 
     pool = Pool(draw, symbols)
     lets: list[tuple[gi.Var, gi.Expr]] = []
     functions: dict[gi.GlobalVar, gi.Function] = {}
-    flow: dict[str, Callable[[], gi.Expr]] = {
+    flows: dict[str, Callable[[], gi.Expr]] = {
         "if": lambda: control.conditional(pool),
         "loop": lambda: control.loop(pool),
         "let": lambda: control.bound(pool, lets),
@@ -115,9 +118,9 @@ def models(draw: Callable[[st.SearchStrategy[Any]], Any], most: int = 12, only: 
         "size": lambda: control.sized(pool),
     }
     for _ in range(draw(st.integers(1, most))):
-        if only is None and pool.chance(12):
-            name = pool.pick(sorted(flow))
-            found = attempt(pool, name, flow[name])
+        if only is None and pool.chance(flow):
+            name = pool.pick(sorted(flows))
+            found = attempt(pool, name, flows[name])
         else:
             name = only or _chosen(pool)
             found = attempt(pool, name, _call(pool, name, _MAKERS[name]))

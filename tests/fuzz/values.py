@@ -13,8 +13,9 @@ from tilewright.tensorir.dtype import DataType, as_dtype
 Array = np.ndarray[Any, Any]
 
 #: The kinds of numbers, the simplest first: small whole numbers; standard normal ones; multiples of a half, between
-#: which roundings have ties; all zero; and with NaN, infinities, signed zeros, the least and the greatest numbers.
-KINDS = ("whole", "normal", "ties", "zero", "special")
+#: which roundings have ties; all zero; with NaN, infinities, signed zeros and the least normal number; and with the
+#: greatest numbers, whose sums overflow.
+KINDS = ("whole", "normal", "ties", "zero", "special", "huge")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,7 +49,7 @@ class Fill:
         if self.kind == "positive":
             return np.asarray(rng.integers(1, 5, shape)).astype(kind.numpy)
         found = np.asarray(rng.integers(max(limits.min, -4), 6, shape)).astype(kind.numpy)
-        if self.kind == "special":
+        if self.kind in ("special", "huge"):
             rare = np.array([limits.min, limits.max, 0, 1, limits.max - 1, limits.min + 1], kind.numpy)
             found = np.where(rng.random(shape) < 0.3, rng.choice(rare, shape), found)
         return found
@@ -64,11 +65,11 @@ class Fill:
         if self.kind == "whole":
             return halves.astype(kind.numpy)
         found = (halves / 2).astype(kind.numpy)
-        if self.kind == "special":
+        if self.kind in ("special", "huge"):
             limits: Any = ml_dtypes.finfo(kind.numpy)
-            rare = np.array(
-                [np.nan, np.inf, -np.inf, -0.0, 0.0, float(limits.max), -float(limits.max), float(limits.tiny), 1e4]
-            )
+            rare = np.array([np.nan, np.inf, -np.inf, -0.0, 0.0, float(limits.tiny), 1e4])
+            if self.kind == "huge":
+                rare = np.array([float(limits.max), -float(limits.max), float(limits.max) / 4, 1e4])
             found = np.where(rng.random(shape) < 0.2, rng.choice(rare, shape), found.astype(np.float64))
         with np.errstate(over="ignore"):
             return np.asarray(found).astype(kind.numpy)
