@@ -215,7 +215,8 @@ def _unary(g: Growing) -> None:
     if g.chance(25):
         g.add(g.pick(("Abs", "Neg", "Sign", "Identity")), g.find((*_FLOATS, "int64", "int32")))
     else:
-        g.add(g.pick(_FLOAT_UNARY), g.find(_FLOATS))
+        op = g.pick(_FLOAT_UNARY)
+        g.add(op, g.find(("float32",) if op == "Celu" else _FLOATS))
 
 
 def _binary(g: Growing) -> None:

@@ -266,12 +266,16 @@ class Oracle:
             self.samples[key] = made
         return self.samples[key]
 
-    def judge(self, found: Sequence[Any], level: int) -> Verdict:
-        """Compare the results of a program that was compiled at ``level``."""
-        verdict = self._judge(found, level, FEW)
-        return self._judge(found, level, MANY) if verdict.wrong else verdict
+    def judge(self, found: Sequence[Any], level: int, slack: float = 0.0) -> Verdict:
+        """Compare the results of a program that was compiled at ``level``.
 
-    def _judge(self, found: Sequence[Any], level: int, count: int) -> Verdict:
+        Args:
+            slack: an error that is permitted besides, as a share of the greatest element of the result.
+        """
+        verdict = self._judge(found, level, FEW, slack)
+        return self._judge(found, level, MANY, slack) if verdict.wrong else verdict
+
+    def _judge(self, found: Sequence[Any], level: int, count: int, slack: float) -> Verdict:
         verdict = Verdict()
         samples = self.drawn(level, count)
         if len(found) != len(self.own):
@@ -290,13 +294,21 @@ class Oracle:
                 verdict.elements += array.size
                 verdict.unknown += array.size
             elif array.size:
-                self._compare(verdict, number, array, own, exact, others)
+                self._compare(verdict, number, array, own, exact, others, slack)
             if verdict.wrong:
                 break
         return verdict
 
     @staticmethod
-    def _compare(verdict: Verdict, number: int, array: Array, own: Array, exact: Array, others: list[Array]) -> None:
+    def _compare(
+        verdict: Verdict,
+        number: int,
+        array: Array,
+        own: Array,
+        exact: Array,
+        others: list[Array],
+        slack: float,
+    ) -> None:
         kind = as_dtype(array.dtype)
         verdict.elements += array.size
         if not kind.is_float:
@@ -324,6 +336,8 @@ class Oracle:
                 allowed = np.maximum(allowed * SAFETY, 2 * np.abs(mine - exact))
                 allowed = allowed + 4 * unit(kind) * np.abs(exact) + 4 * float(limits.smallest_subnormal)
                 finite = np.isfinite(rounded)
+                if slack and finite.any():
+                    allowed = allowed + slack * np.abs(exact[finite]).max()
                 off = np.abs(wide - exact)
                 error = np.where(finite, np.where(np.isfinite(wide), off, np.inf), 0.0)
                 error = np.where(~finite & (_class(wide) != _class(rounded)), np.inf, error)

@@ -21,8 +21,11 @@ T = TypeVar("T")
 #: Sizes of dimensions, the simplest first; those around the lanes of vectors leave tails.
 SIZES = (2, 3, 1, 4, 5, 7, 8, 9, 15, 16, 17, 31, 33, 64, 0)
 
-#: The most elements of a tensor, and the size that one that is known at run time is taken for there.
-MOST_ELEMENTS, UNKNOWN = 1 << 14, 32
+#: Those that large models have besides, in which kernels run on several threads.
+LARGE = (128, 257, 1000)
+
+#: The most elements of a tensor, of a large model, and the size that one that is known at run time is taken for there.
+MOST_ELEMENTS, MOST_OF_LARGE, UNKNOWN = 1 << 14, 1 << 18, 32
 
 #: Element types by how often they are drawn.
 TYPES = ("float32", "float32", "float32", "float32", "int64", "int32", "bool", "float16", "bfloat16", "float64", *ANY)
@@ -36,8 +39,11 @@ class Pool:
         symbols: the sizes of each symbolic dimension, one for each call of the model.
         values: the expressions, in the order in which they were made.
         params: the parameters.
+        sizes: the sizes that dimensions have.
+        most: the most elements of a tensor.
         fills: the elements of each parameter.
-        scope: the number of values that an inner function sees; what it makes is dropped behind it.
+        refused: the errors of type inference.
+        inner: the number of inner functions around what is drawn, which make no parameters of the model.
     """
 
     def __init__(self, draw: Callable[[st.SearchStrategy[Any]], Any], symbols: Mapping[str, Sequence[int]]) -> None:
@@ -48,6 +54,9 @@ class Pool:
         self.fills: list[Fill] = []
         self.refused: list[str] = []
         self.inner = 0
+        large = self.chance(8)
+        self.sizes = (*SIZES, *LARGE * 3) if large else SIZES
+        self.most = MOST_OF_LARGE if large else MOST_ELEMENTS
         self._names = 0
         self._seed = draw(st.integers(0, 2**32 - 1))
 
@@ -72,14 +81,15 @@ class Pool:
 
     # Shapes.
 
-    def dim(self, symbolic: bool = True, most: int = 64) -> Any:
+    def dim(self, symbolic: bool = True, most: int = 1000) -> Any:
         """Draw a dimension: a number or the name of a symbolic one."""
         if symbolic and self.symbols and self.chance(35):
             return self.pick(sorted(self.symbols))
-        return self.pick([size for size in SIZES if size <= most])
+        return self.pick([size for size in self.sizes if size <= most])
 
-    def shape(self, rank: int, most: int = MOST_ELEMENTS) -> tuple[Any, ...]:
+    def shape(self, rank: int, most: int | None = None) -> tuple[Any, ...]:
         """Draw a shape of so many dimensions."""
+        most = self.most if most is None else most
         found: list[Any] = []
         for _ in range(rank):
             dim = self.dim()
@@ -122,7 +132,7 @@ class Pool:
     def fits(self, found: gi.Expr) -> bool:
         """Return whether a result is small enough to be kept."""
         types = found.type.fields if isinstance(found.type, TupleType) else [found.type]
-        return all(isinstance(t, TensorType) and self.elements(t.shape) <= MOST_ELEMENTS for t in types)
+        return all(isinstance(t, TensorType) and self.elements(t.shape) <= self.most for t in types)
 
     def leaf(self, shape: Sequence[Any], dtype: Any, fill: Fill | None = None) -> gi.Expr:
         """Make a parameter or a constant."""
