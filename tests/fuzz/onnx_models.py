@@ -166,6 +166,15 @@ class Growing:
             self.values[name] = tuple(found[place] for found in made)
         return names
 
+    def branch(self, asked: str, x: str, then: onnx.GraphProto, other: onnx.GraphProto) -> None:
+        """Add a conditional whose branches are ``-x`` and ``x + x``."""
+        if self.array(asked).dtype != bool:
+            return
+        name = f"v{len(self.nodes)}_0"
+        self.nodes.append(helper.make_node("If", [asked], [name], then_branch=then, else_branch=other))
+        pairs = zip(self.values[asked], self.values[x], strict=True)
+        self.values[name] = tuple(np.asarray(-array if holds else array + array) for holds, array in pairs)
+
     def last(self, op: str, *inputs: str, **attributes: Any) -> str:
         """Add a node of one result; the first input stands for it if the reference refuses."""
         return (self.add(op, *inputs, **attributes) or [inputs[0]])[0]
@@ -350,10 +359,62 @@ def _squeeze(g: Growing) -> None:
 
 def _expand(g: Growing) -> None:
     x, other = g.find(), g.find()
-    if g.chance(50):
+    form = g.number(0, 2)
+    if form == 0:
         g.add("Expand", x, g.last("Shape", other))
-    else:
+    elif form == 1:
         g.add("Expand", x, g.integers(g.number(1, 3), *[1] * g.array(x).ndim))
+    else:  # a size that differs between calls, and is 1 in one of them, to that of the other
+        g.add("Expand", x, g.integers(*np.max([array.shape for array in g.values[x]], axis=0)))
+
+
+def _selected(g: Growing) -> None:
+    """Add nodes whose results have as many elements as there are of some kind."""
+    form = g.number(0, 3)
+    if form == 0:
+        condition = g.find(("bool",), rank=1)
+        x = g.find(("float32", "int64"), least=1)
+        g.add("Compress", x, condition, axis=g.axis(x))
+    elif form == 1:
+        g.add("Unique", g.find(("float32", "int64"), rank=1), outputs=4)
+    elif form == 2:
+        x = g.find(("float32", "int64"), least=1)
+        places = g.last("NonZero", x)
+        g.add("GatherND", x, g.last("Transpose", places, perm=[1, 0]))
+    else:
+        x = g.find(("int64", "int32"))
+        size = g.last("ReduceMax", x, keepdims=0)
+        if all(array.ndim == 0 and 0 <= array <= 20 for array in g.values[size]):
+            zero, one = (g.constant(np.array(number, g.array(size).dtype)) for number in (0, 1))
+            g.add("Range", zero, size, one)
+
+
+def _scatter(g: Growing) -> None:
+    x = g.find(("float32", "int64"), least=1)
+    axis = g.axis(x)
+    least = min(array.shape[axis] for array in g.values[x])
+    if least and all(
+        g.same(x, other) is not None for other in range(g.array(x).ndim) if other != axis % g.array(x).ndim
+    ):
+        shape = list(g.array(x).shape)
+        shape[axis] = g.number(1, 2)
+        updates = Fill("ties").draw(g.rng, tuple(shape), g.array(x).dtype)
+        indices = g.constant(g.rng.integers(0, least, shape))
+        g.add("ScatterElements", x, indices, g.constant(updates), axis=axis, reduction=g.pick(("none", "add", "max")))
+
+
+def _branches(g: Growing) -> None:
+    """Add a conditional on the size or the values of a tensor."""
+    x = g.find(("float32", "int64"), least=1)
+    size = g.last("Size", x) if g.chance(40) else g.last("ReduceMax", x, keepdims=0)
+    if g.array(size).ndim:
+        return
+    asked = g.last("Greater", size, g.constant(np.array(2, g.array(size).dtype)))
+    then = helper.make_graph([helper.make_node("Neg", [x], ["then"])], "a", [], [onnx.ValueInfoProto(name="then")])
+    other = helper.make_graph(
+        [helper.make_node("Add", [x, x], ["other"])], "b", [], [onnx.ValueInfoProto(name="other")]
+    )
+    g.branch(asked, x, then, other)
 
 
 def _shape(g: Growing) -> None:
@@ -490,7 +551,8 @@ def _resize(g: Growing) -> None:
 _MAKERS = (
     _binary, _unary, _reduce, _slice, _reshape, _concat, _gather, _transpose, _where, _cast, _matmul, _expand, _shape,
     _softmax, _logic, _arg, _split, _squeeze, _tile, _pad, _gemm, _conv, _pool, _norm, _topk, _cumsum, _onehot, _eye,
-    _trilu, _quantize, _resize, _nonzero, _binary, _binary, _unary, _reduce, _slice, _reshape, _gather, _expand, _shape,
+    _trilu, _quantize, _resize, _nonzero, _selected, _scatter, _branches, _expand, _selected, _binary, _binary, _unary,
+    _reduce, _slice, _reshape, _gather, _expand, _shape,
 )  # fmt: skip
 
 

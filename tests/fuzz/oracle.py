@@ -11,11 +11,11 @@ times, with such errors drawn at random:
   in float32 and round once. Operators that only move elements, or whose result is one of their arguments, add none;
   sums, products, quotients and the like, which IEEE 754 rounds correctly, add none where the exact result is a number
   of the type.
-- the arguments of sums of ``n`` terms, and of all operators whose formula is not known to be elementwise, are
-  multiplied by ``1 + c v sqrt(n) t``, where ``v`` is ``u`` of the type in which they compute (float32 for half types).
-  For terms of similar size that gives errors of ``c v sum |term|``, the bound of a sum in any order (Higham 2002,
-  Accuracy and Stability of Numerical Algorithms, section 4.2) but for its factor, which grows with the root of ``n``
-  (Higham and Mary 2019).
+- the arguments of sums of ``n`` terms, and of all operators whose formula is not known to be elementwise or that are
+  composed of others, are multiplied by ``1 + c v sqrt(n) t``, where ``v`` is ``u`` of the type in which they compute
+  (float32 for half types). For terms of similar size that gives errors of ``c v sum |term|``, the bound of a sum in any
+  order (Higham 2002, Accuracy and Stability of Numerical Algorithms, section 4.2) but for its factor, which grows with
+  the root of ``n`` (Higham and Mary 2019).
 - at level 3, where Winograd's convolutions and approximations come in, contractions have an error in units of their
   greatest element (the bound of Winograd's forms is by norm, not by element: Higham 2002, section 23.2.2), and ``c`` is
   four times as large. The level's rules, such as ``x - x -> 0``, are wrong for infinity and NaN: where a model computes
@@ -122,7 +122,7 @@ class Perturbed:
                 return reference_of(call, args, attrs)
             if op.kind == "injective" or op.name in EXACT:
                 return reference_of(call, args, attrs)
-            if op.kind not in ("elementwise", "broadcast"):
+            if op.kind not in ("elementwise", "broadcast") or op.compute is None:
                 args = self.changed_arguments(call, args)
             found = reference_of(call, args, attrs)
             if isinstance(found, (tuple, list)):

@@ -58,3 +58,13 @@ def test_causal_attention_to_no_keys_is_built() -> None:
     key, value = (gi.const(np.zeros((1, 2, 0, width), "float32")) for width in (4, 5))
     made = gi.nn.attention(query, key, value, causal=True)
     check(IRModule.from_expr(gi.Function([query], made)), [lambda: [np.ones((1, 2, 3, 4), "float32")]], LEVELS)
+
+
+def test_the_reference_of_a_deformable_convolution_takes_nothing_from_outside_of_the_image() -> None:
+    data, offset = gi.var("data", shape=(1, 1, 2, 2)), gi.var("offset", shape=(1, 2, 2, 2))
+    made = gi.nn.deform_conv2d(data, gi.const(np.ones((1, 1, 1, 1), "float32")), offset)
+    image = np.array([[[[np.nan, 1], [2, 3]]]], "float32")
+    moved = np.full((1, 2, 2, 2), 1, "float32")
+    found = gi.evaluate(gi.Function([data, offset], made), image, moved)
+    np.testing.assert_array_equal(found, [[[[3, 0], [0, 0]]]])
+    check(IRModule.from_expr(gi.Function([data, offset], made)), [lambda: [image, moved]], LEVELS)
