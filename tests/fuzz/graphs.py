@@ -131,7 +131,7 @@ def models(
             pool.leaf((name,), "float32")
     if not pool.values:
         pool.values.append(pool.leaf((2,), "float32"))
-    results = [pool.values[-1]]
+    results = _ends(pool.values) if pool.chance(75) else [pool.values[-1]]
     for _ in range(pool.number(0, 2)):
         results.append(pool.pick(pool.values[::-1]))  # perhaps one twice
     if pool.params and pool.chance(10):
@@ -142,6 +142,17 @@ def models(
     sizes = tuple({name: symbols[name][number] for name in names} for number in range(calls))
     fills = tuple(pool.fills)
     return Model(module, fills, sizes, draw(st.integers(0, 2**16)), pool.chance(15), pool.chance(10))
+
+
+def _ends(values: list[gi.Expr]) -> list[gi.Expr]:
+    """Return values from which all others are needed, so that little of a graph is dead code."""
+    found: list[gi.Expr] = []
+    needed: set[gi.Expr] = set()
+    for value in reversed(values):
+        if value not in needed:
+            found.append(value)
+            needed.update(gi.post_order(value))
+    return found
 
 
 def _call(pool: Pool, name: str, make: Maker) -> Callable[[], gi.Expr]:
