@@ -117,7 +117,7 @@ def run_batch(number: int, current: Path, known: set[str], onnx: bool) -> _Batch
 
 
 def serve(current: Path, onnx: bool) -> None:
-    """Answer each number of a batch with what is found, in a worker's process."""
+    """Answer each number of a batch with the findings, in a worker's process."""
     results = os.fdopen(os.dup(sys.stdout.fileno()), "w", buffering=1)
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     known: set[str] = set()
@@ -127,7 +127,7 @@ def serve(current: Path, onnx: bool) -> None:
 
 
 class _Session:
-    """What all workers have found."""
+    """The findings of all workers."""
 
     def __init__(self, folder: Path, first: int, until: float, batches: int) -> None:
         self.folder, self.until, self.batches = folder, until, batches

@@ -21,7 +21,7 @@ from tilewright.tensorir.dtype import as_dtype
 
 @dataclasses.dataclass(frozen=True)
 class Build:
-    """How a model is built."""
+    """A way to build a model: level, threads and target."""
 
     level: int
     threads: int = 1
@@ -46,7 +46,7 @@ _IMPORTED = 1e-3
 
 
 class FoundError(AssertionError):
-    """Something that must not be.
+    """A wrong result, an error, or a call that changes what it must not.
 
     Attributes:
         kind: ``wrong`` (a result), ``changed`` (an input), ``unstable`` (another result of a second call) or ``error``.
@@ -68,7 +68,7 @@ class FoundError(AssertionError):
 
 @dataclasses.dataclass
 class Counts:
-    """How much a check has seen."""
+    """Numbers of models, builds, calls and elements that were checked."""
 
     models: int = 0
     builds: int = 0
@@ -92,8 +92,8 @@ def check(
     Args:
         module: the module.
         calls: draw the inputs of each call.
-        builds: how it is built.
-        counts: what is added to.
+        builds: the ways to build it.
+        counts: the numbers to add to.
 
     Raises:
         FoundError: something is wrong.

@@ -1,4 +1,4 @@
-"""Keep what makes a call of each operator from the values of a pool."""
+"""Register, for each operator, a function that makes a call of it from the values of a pool."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PARTS = {
 
 
 def maker(*names: str) -> Callable[[Maker], Maker]:
-    """Register what makes calls of the operators ``names``."""
+    """Register a function that makes calls of the operators ``names``."""
 
     def register(found: Maker) -> Maker:
         for name in names:
@@ -62,8 +62,8 @@ def _reduction(pool: Pool, op: Operator) -> gi.Expr:
 
 
 def complete() -> dict[str, Maker]:
-    """Return what makes each operator: for those of the families of elementwise operators and reductions, which declare
-    their types, by the family."""
+    """Return a maker of each operator: for those of the families of elementwise operators and reductions, which declare
+    their types, that of the family."""
     found = dict(MAKERS)
     for name in list_operators():
         op = get_operator(name)

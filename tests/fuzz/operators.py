@@ -1,4 +1,4 @@
-"""Make calls of the operators on tensors of any rank: what moves, converts, creates, sorts and searches elements."""
+"""Make calls of the operators that move, convert, create, sort and search elements of tensors of any rank."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compute what a model's results may be: those in double precision, and how far rounding may take a correct program.
+"""Compute the results of a model in double precision, and how far rounding may take those of a correct program.
 
 The tolerance is derived from the model, by stochastic arithmetic (Parker 1997, Monte Carlo Arithmetic; Vignes 1993,
 CESTAC). A correct program computes each operator's result with a relative error of a few units of its type: it is the
@@ -213,10 +213,10 @@ def _size(call: gi.Call, args: Sequence[Any]) -> int:
 
 @dataclasses.dataclass
 class Verdict:
-    """How a result compares.
+    """The comparison of a result.
 
     Attributes:
-        wrong: what is wrong with it; empty: nothing.
+        wrong: the difference; empty: none.
         elements: the number of elements compared.
         unknown: those of them that depend on the rounding.
         loose: those whose tolerance is more than a hundredth of the element.
@@ -231,7 +231,7 @@ class Verdict:
 
 
 class Oracle:
-    """What a model's results may be for given inputs.
+    """The results that a model may have for given inputs.
 
     Raises:
         UndefinedError: the model is not defined at these inputs.

@@ -1,4 +1,4 @@
-"""Write what a fuzzer has found as a test that can be run."""
+"""Write a finding as a test that can be run."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def smallest(module: IRModule, finding: FoundError, most: int = 150) -> tuple[IR
 
 
 def again(module: IRModule, finding: FoundError, inputs: list[Any]) -> FoundError | None:
-    """Return what is found in ``module`` if it counts as the same finding."""
+    """Return the finding in ``module`` if it counts as the same."""
     try:
         check(module, [lambda: inputs] if finding.inputs is not None else [], [finding.build], Counts())
     except FoundError as found:

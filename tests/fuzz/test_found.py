@@ -1,6 +1,8 @@
-"""The smallest graphs of what random models have found."""
+"""The smallest graphs of the failures that random models have shown."""
 
 from __future__ import annotations
+
+import warnings
 
 import numpy as np
 import pytest
@@ -68,3 +70,11 @@ def test_the_reference_of_a_deformable_convolution_takes_nothing_from_outside_of
     found = gi.evaluate(gi.Function([data, offset], made), image, moved)
     np.testing.assert_array_equal(found, [[[[3, 0], [0, 0]]]])
     check(IRModule.from_expr(gi.Function([data, offset], made)), [lambda: [image, moved]], LEVELS)
+
+
+def test_a_build_that_normalizes_an_empty_constant_gives_no_warning() -> None:
+    empty, scale = gi.const(np.ones((2, 0), "float32")), gi.const(np.ones(0, "float32"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = Build(2)(IRModule.from_expr(gi.Function([], gi.nn.layer_norm(empty, scale, scale))))()
+    assert found.shape == (2, 0)

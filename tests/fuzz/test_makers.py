@@ -1,4 +1,4 @@
-"""What draws random graphs knows every operator."""
+"""Random graphs have calls of every operator."""
 
 from __future__ import annotations
 
