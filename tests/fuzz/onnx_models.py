@@ -277,7 +277,10 @@ def _arg(g: Growing) -> None:
 
 def _softmax(g: Growing) -> None:
     x = g.find(_FLOATS, least=1)
-    g.add(g.pick(("Softmax", "LogSoftmax")), x, axis=g.axis(x))
+    op = g.pick(("Softmax", "LogSoftmax"))
+    if any(not np.all(np.abs(array) < 20) for array in g.values[x]):
+        op = "Softmax"  # the reference evaluator's LogSoftmax gives the logarithm of an underflow
+    g.add(op, x, axis=g.axis(x))
 
 
 def _concat(g: Growing) -> None:
@@ -459,6 +462,61 @@ def _matmul(g: Growing) -> None:
         g.add("MatMul", x, g.constant(Fill("ties").draw(g.rng, (k, g.pick(_SIZES[:9])), g.array(x).dtype)))
 
 
+def _products(g: Growing) -> None:
+    """Add a product of two values whose sizes may be equal, or 1, in each call."""
+    x = g.find(("float32",), least=2)
+    fitting = [
+        name
+        for name, others in g.values.items()
+        if others[0].dtype == g.array(x).dtype
+        and others[0].ndim >= 2
+        and all(
+            a.shape[-1] == b.shape[-2] and _fits(a.shape[:-2], b.shape[:-2])
+            for a, b in zip(g.values[x], others, strict=True)
+        )
+    ]
+    if fitting:
+        g.add("MatMul", x, g.pick(fitting[::-1]))
+    else:
+        g.add(
+            "MatMul",
+            x,
+            g.last("Transpose", x, perm=[*range(g.array(x).ndim - 2), g.array(x).ndim - 1, g.array(x).ndim - 2]),
+        )
+
+
+def _variadic(g: Growing) -> None:
+    x = g.find(("float32",))
+    y = g.partner(x)
+    g.add(g.pick(("Sum", "Max", "Min", "Mean")), x, y, *([g.partner(x)] if g.chance(50) else []))
+
+
+def _batched(g: Growing) -> None:
+    """Gather with a leading dimension that data and indices share, and that may be symbolic."""
+    x = g.find(("float32", "int64"), least=2)
+    least = min(array.shape[1] for array in g.values[x])
+    if least:
+        places = g.last("ReduceMax", x, g.integers(*range(1, g.array(x).ndim)), keepdims=0)
+        zero = g.last("Cast", g.last("Mul", places, places), to=7)
+        limited = g.last("Clip", zero, g.constant(np.array(0)), g.constant(np.array(least - 1)))
+        g.add("GatherND", x, g.last("Unsqueeze", limited, g.integers(1)), batch_dims=1)
+
+
+def _along_a_row(g: Growing) -> None:
+    """Convolve or pool rows, which may be of symbolic length."""
+    x = g.find(("float32",), rank=3)
+    channels, window = g.same(x, 1), g.pick((2, 3, 1))
+    if not channels or any(array.shape[2] + 2 < window or 0 in array.shape for array in g.values[x]):
+        return
+    form = g.number(0, 2)
+    if form == 0:
+        weight = Fill("ties").draw(g.rng, (g.pick((1, 2, 4)), channels, window), "float32")
+        g.add("Conv", x, g.constant(weight), pads=[1, 1], strides=[g.pick((1, 2))])
+    else:
+        pads = [1, 1] if window > 1 else [0, 0]
+        g.add(("MaxPool", "AveragePool")[form - 1], x, kernel_shape=[window], pads=pads)
+
+
 def _gemm(g: Growing) -> None:
     x = g.find(("float32",), rank=2)
     k = g.same(x, 1)
@@ -552,7 +610,7 @@ _MAKERS = (
     _binary, _unary, _reduce, _slice, _reshape, _concat, _gather, _transpose, _where, _cast, _matmul, _expand, _shape,
     _softmax, _logic, _arg, _split, _squeeze, _tile, _pad, _gemm, _conv, _pool, _norm, _topk, _cumsum, _onehot, _eye,
     _trilu, _quantize, _resize, _nonzero, _selected, _scatter, _branches, _expand, _selected, _binary, _binary, _unary,
-    _reduce, _slice, _reshape, _gather, _expand, _shape,
+    _reduce, _slice, _reshape, _gather, _expand, _shape, _products, _variadic, _batched, _along_a_row, _products,
 )  # fmt: skip
 
 
