@@ -4,6 +4,7 @@
 #   make test       all tests but the exhaustive ones
 #   make test-all   all tests with all combinations, and the exhaustive ones
 #   make docs       the documentation as pages: build/docs/site/index.html
+#   make fuzz       random models for an hour (MINUTES=60), with a fresh seed; what is wrong becomes tests in build/fuzz
 #   make browser    install what tests the page of a report: playwright, and Chromium if it is not there
 #   make emulated   run kernels and the digits network for AArch64, under QEMU; make emulator only installs it (Debian)
 #   make models     install real networks with trained weights; their tests, and what they do (examples/)
@@ -19,13 +20,14 @@ VENV    := .venv
 PY      := $(VENV)/bin/python
 PIP     := $(PY) -m pip --disable-pip-version-check --quiet
 WORKERS ?= 2
+MINUTES ?= 60
 
 # A name on the PATH may be a shim whose version is not selected, and Debian ships Python without venv: so each
 # candidate is run before it is chosen. Plain python3 comes last, whatever its version, so long as it is new enough.
 CANDIDATES := $(PYTHON) $(if $(PYTHON),,python3.13 python3.12 python3.11 python3.10 python3 python)
 USABLE     := import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 10))
 
-.PHONY: run test test-all docs browser emulator emulated models bench bench-peers wheel lint typecheck clean
+.PHONY: run test test-all fuzz docs browser emulator emulated models bench bench-peers wheel lint typecheck clean
 .DELETE_ON_ERROR:
 
 run: $(VENV)/.installed
@@ -44,6 +46,10 @@ docs: $(VENV)/.installed-docs
 	@$(PY) build_support/docs_pages.py build/docs/pages
 	@$(PY) -m sphinx -W --keep-going -q -b html build/docs/pages build/docs/site
 	@echo "build/docs/site/index.html"
+
+# FUZZ_ARGS="--seed 7" draws the models of an earlier run again.
+fuzz: $(VENV)/.installed-test
+	@$(PY) -m tests.fuzz --minutes $(MINUTES) --workers $(WORKERS) $(FUZZ_ARGS)
 
 # Chromium is Debian's: playwright's own build comes from a host of its own. Without either those tests are skipped.
 browser: $(VENV)/.installed-browser

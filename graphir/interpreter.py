@@ -6,7 +6,7 @@ Nothing recurses over the depth of the graph, nor over the depth of calls betwee
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, Union
 
 import numpy as np
@@ -38,8 +38,24 @@ from tilewright.tensorir.expr import Var as ScalarVar
 #: A value: an array, a tuple of values, or a closure.
 Value = Union[np.ndarray, tuple["Value", ...], "_Closure"]
 
+#: Computes the result of a call of an operator from the arrays of its arguments and from its attributes, in which
+#: symbolic dimensions are numbers.
+Compute = Callable[[Call, Sequence[Any], Any], Any]
 
-def evaluate(node: IRModule | Expr, *inputs: Any, dtype: str | None = None, **named: Any) -> Any:
+
+def reference_of(call: Call, args: Sequence[Any], attrs: Any) -> Any:
+    """Compute an operator by its NumPy reference."""
+    assert isinstance(call.op, Operator)
+    return call.op.reference(args, attrs)
+
+
+def evaluate(
+    node: IRModule | Expr,
+    *inputs: Any,
+    dtype: str | None = None,
+    compute: Compute = reference_of,
+    **named: Any,
+) -> Any:
     """Evaluate ``node`` on ``inputs``: return an array, or a tuple of results.
 
     Args:
@@ -47,6 +63,7 @@ def evaluate(node: IRModule | Expr, *inputs: Any, dtype: str | None = None, **na
         inputs: arrays for the parameters, by position; ``named`` ones by the parameters' names.
         dtype: ``"float64"`` computes all floats in float64, whatever their types are, for a result to compare rounded
             ones with.
+        compute: what computes each operator's result, for example one that changes it, to see what depends on it.
 
     Raises:
         InputError: an input is missing, unknown, or of another type or rank than the parameter.
@@ -57,7 +74,7 @@ def evaluate(node: IRModule | Expr, *inputs: Any, dtype: str | None = None, **na
     root = node["main"] if isinstance(node, IRModule) else node
     if not isinstance(root, Expr):
         raise InputError("main: expected a graph-level function; run a loop-level one with tensorir.interpret")
-    machine = _Machine(mod, wide)
+    machine = _Machine(mod, wide, compute)
     if not isinstance(root, Function):
         return machine.start(_Closure(Function((), root), _Scope(None)), [])
     return machine.start(_Closure(root, _Scope(None)), bind_inputs(root, inputs, named, dtype))
@@ -189,9 +206,10 @@ _Run = Generator[tuple["_Closure", Sequence[Value]], Value, Value]
 class _Machine:
     """Run functions. Each run is a generator that yields the calls it needs and is sent their results."""
 
-    def __init__(self, mod: IRModule | None, wide: Any) -> None:
+    def __init__(self, mod: IRModule | None, wide: Any, compute: Compute = reference_of) -> None:
         self.mod = mod
         self.wide = wide
+        self.compute_call = compute
         #: The values of the function that runs first.
         self.outermost: _Scope | None = None
         #: For each function, the expressions that determine the sizes that become known while it runs.
@@ -298,7 +316,7 @@ class _Machine:
             assert isinstance(node.op, Operator)
             try:
                 attrs = _with_sizes(node.attrs, scope.sizes)
-                result = node.op.reference([self.get(arg, scope) for arg in node.args], attrs)
+                result = self.compute_call(node, [self.get(arg, scope) for arg in node.args], attrs)
             except Exception as error:
                 add_note(error, f"in the NumPy reference of {summary(node)}")
                 raise

@@ -168,7 +168,8 @@ def compute(
     if not isinstance(body, Reduction):
         body = as_expr(body)
     elif builtins.any(getattr(range_of(axis)[1], "value", 1) <= 0 for axis in body.axes):
-        body = body.identities[body.result]  # over no values; a block that never runs would not store the start value
+        # Over no values: a block that never runs would not store the start value. There are no steps to leave out.
+        body, needed = body.identities[body.result], None
     sources = body.sources if isinstance(body, Reduction) else (body,)
     inputs = _tensors_read(sources, frozenset(), f"{name}: the formula")
     extra: tuple[Buffer, ...] = ()

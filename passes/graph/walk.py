@@ -45,6 +45,8 @@ def rewrite_graph(
         VerifyError: a let is recursive.
     """
     done = {} if done is None else done
+    if root in done:
+        return done[root]
     order = post_order(root, known=done)
     lets = {node.var: node for node in order if type(node) is Let}
     placed = any(node.span is not None for node in order)

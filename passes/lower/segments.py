@@ -26,7 +26,6 @@ from tilewright.graphir.runtime_sizes import bound_at, symbols_at
 from tilewright.graphir.types import TupleType, Type
 from tilewright.graphir.visitor import call_nodes, free_vars, post_order, rewrite
 from tilewright.passes.graph import InferType, InlineFunctions, RemoveUnusedFunctions, ToGraphNormalForm
-from tilewright.passes.sequential import Sequential
 from tilewright.tensorir.errors import CodegenError
 from tilewright.tensorir.expr import Expr as ScalarExpr
 from tilewright.tensorir.expr import Var as Symbol
@@ -76,7 +75,8 @@ def cut(mod: IRModule, known: Sequence[Symbol]) -> Segments:
     Raises:
         CodegenError: a size is bound inside a loop, bound to different numbers, or depends on itself.
     """
-    mod = Sequential([InferType(), InlineFunctions(), ToGraphNormalForm()], name="before_cut")(mod)
+    for step in (InferType(), InlineFunctions(), ToGraphNormalForm()):
+        mod = step(mod)  # at every level, as the cut needs them
     main = mod["main"]
     assert isinstance(main, Function)
     return _Cutter(mod, main, known).cut()

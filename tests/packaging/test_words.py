@@ -15,7 +15,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 ROOMS = (
     *("codegen", "tilewright", "graphir", "tensorir", "passes", "runtime", "bench", "examples", "build_support"),
-    *("tests/cli", "tests/codegen", "tests/docs", "tests/examples", "tests/graphir", "tests/models", "tests/onnx"),
+    *("tests/cli", "tests/codegen", "tests/docs", "tests/examples", "tests/fuzz", "tests/graphir", "tests/models"),
+    "tests/onnx",
     *("tests/packaging", "tests/passes", "tests/runtime", "tests/tensorir"),
 )
 QUESTIONS = frozenset({"How", "What", "Who", "Whose", "Why"})

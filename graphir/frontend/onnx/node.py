@@ -203,14 +203,15 @@ class Node:
     # Attributes.
 
     def attribute(self, name: str, default: Any = None) -> Any:
-        """Return an attribute as a Python value: lists are tuples, tensors are arrays, graphs stay as they are.
+        """Return an attribute as a Python value: lists are tuples, tensors are arrays, graphs stay as they are. A
+        default that is a float is rounded to float32, as attributes are.
 
         Raises:
             InputError: no operator has an attribute of this kind.
         """
         found = self._attributes.get(name)
         if found is None:
-            return default
+            return float(np.float32(default)) if isinstance(default, float) else default
         kind = AttributeProto
         if found.type == kind.INT:
             return int(found.i)

@@ -221,6 +221,9 @@ class conv_transpose(Operator):
         data, weight = args
         rank = data.ndim - 2
         attrs = self._attrs(rank, attrs)
+        result = self.infer_type([arg.tensor_type for arg in args], attrs)
+        if any(isinstance(dim, int) and dim == 0 for dim in result.shape):  # no convolution makes it if all is cropped
+            return call_operator("zeros", shape=result.shape, dtype=result.dtype)
         if rank == 1:
             wide = [expand_dims(arg, axis=2) for arg in args]
             return squeeze(self.decompose(wide, attrs.under_a_row()), axis=2)
@@ -230,7 +233,7 @@ class conv_transpose(Operator):
         turned = transpose(turned, axes=(0, 2, 1, *range(3, rank + 3)))
         if any(size != 1 for size in window):
             turned = call_operator("flip", turned, axis=tuple(range(3, rank + 3)))
-        space = self.infer_type([arg.tensor_type for arg in args], attrs).shape[2:]
+        space = result.shape[2:]
         sizes = [size for size in window if isinstance(size, int)]
         # A dimension with one element has one window: the next one may as well begin at its end.
         moves = zip(sizes, data.shape[2:], attrs.dilation, attrs.strides, strict=True)

@@ -101,7 +101,8 @@ class deform_conv2d(Operator):
             share = np.where(inside, (1 - np.abs(y - at_y)) * (1 - np.abs(x - at_x)), 0).astype(data.dtype)
             place = np.where(inside, at_y * width + at_x, 0).astype(np.int64).reshape(batch, groups, 1, -1)
             pixels = np.take_along_axis(image, place, axis=3) if image.shape[3] else np.zeros(1, data.dtype)
-            sampled += share[:, :, None] * pixels.reshape(sampled.shape if pixels.size > 1 else (1,) * 7)
+            pixels = pixels.reshape(sampled.shape if pixels.size > 1 else (1,) * 7)
+            sampled += share[:, :, None] * np.where(inside[:, :, None], pixels, 0)  # also for NaN in the first pixel
         if rest:
             sampled *= rest[0].reshape(batch, groups, 1, kh, kw, rows, columns)
         taken = sampled.reshape(batch, attrs.groups, inputs, kh, kw, rows, columns)

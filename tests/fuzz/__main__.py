@@ -1,0 +1,223 @@
+"""Draw random models for a while, with a fresh seed, and write what is wrong as tests that can be run.
+
+    python -m tests.fuzz --minutes 60                  graphs and ONNX models, in as many processes as there are cores
+    python -m tests.fuzz --seed 7 --batches 10         the same models again
+    python -m pytest build/fuzz/test_found_0.py        a reproducer
+
+Each process draws a batch of models, builds each at all levels, on one or two threads, and every now and then through
+numba. A process that crashes or hangs leaves the model that it was at, as a reproducer, too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import dataclasses
+import json
+import os
+import random
+import secrets
+import shutil
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from hypothesis import HealthCheck, Phase, given, seed, settings
+
+from tests.fuzz.check import Build, Counts, FoundError, check, check_onnx
+from tests.fuzz.graphs import Model, models
+from tests.fuzz.onnx_models import OnnxModel, onnx_models
+from tests.fuzz.reproducer import reproducer_text, smallest
+from tests.onnx.process import ROOT, LineProcess, ProcessError
+from tilewright import graphir as gi
+from tilewright.graphir.module import IRModule
+
+#: Models of a batch, and the seconds that a batch may take.
+BATCH, LIMIT = 25, 900.0
+
+#: One model in so many is built through numba.
+NUMBA_EVERY = 20
+
+
+def _builds(rng: random.Random) -> list[Build]:
+    found = [Build(level, rng.choice((1, 2))) for level in range(4)]
+    if rng.randrange(NUMBA_EVERY) == 0:
+        found.append(Build(rng.randrange(4), rng.choice((1, 2)), "numba"))
+    return found
+
+
+class _Batch:
+    """The models of a batch, one after the other."""
+
+    def __init__(self, number: int, current: Path, known: set[str]) -> None:
+        self.rng = random.Random(number)
+        self.current = current
+        self.known = known
+        self.counts = Counts()
+        self.found: list[dict[str, str]] = []
+
+    def model(self, model: Model) -> None:
+        """Check a model; what is found is noted, and made small if it is the first of its kind."""
+        builds = _builds(self.rng)
+        calls = [lambda call=call: model.inputs(call) for call in range(len(model.sizes))]
+        self.all(model.module, calls, builds)
+
+    def onnx(self, model: OnnxModel) -> None:
+        """Check an ONNX model: its import first, then the graph."""
+        try:
+            check_onnx(model, [], Counts())
+        except FoundError as finding:
+            row = {"signature": finding.signature, "message": f"{finding}\n{model}"[:6000], "text": ""}
+            self.found.append(row)
+            return
+        module = model.module
+        main = module["main"]
+        assert isinstance(main, gi.Function)
+        names = [param.name for param in main.params]
+        calls = [lambda feed=feed: [feed[name] for name in names] for feed in model.feeds]
+        self.all(module, calls, _builds(self.rng))
+
+    def all(self, module: IRModule, calls: Sequence[Callable[[], Any]], builds: Sequence[Build]) -> None:
+        """Check a module in several builds."""
+        main = module["main"]
+        assert isinstance(main, gi.Function)
+        inputs = dict(zip([param.name for param in main.params], calls[0](), strict=True))
+        for build in builds:
+            self.current.write_text(reproducer_text("crashed or hung", module, build, inputs), encoding="utf-8")
+            before = self.counts.models
+            try:
+                check(module, calls, [build], self.counts)
+            except FoundError as finding:
+                self.note(module, finding)
+            self.counts.models = before
+        self.counts.models += 1
+
+    def note(self, module: Any, finding: FoundError) -> None:
+        """Note a finding."""
+        signature = finding.signature
+        row = {"signature": signature, "message": str(finding)[:2000], "text": ""}
+        if signature not in self.known:
+            self.known.add(signature)
+            small, inputs = smallest(module, finding)
+            row["text"] = reproducer_text(str(finding)[:2000], small, finding.build, inputs)
+        self.found.append(row)
+
+
+def run_batch(number: int, current: Path, known: set[str], onnx: bool) -> _Batch:
+    """Check a batch of models."""
+    batch = _Batch(number, current, known)
+    graphs = models(most=12 if number % 3 else 30, flow=50 if number % 5 == 0 else 12)
+    drawn = given(onnx_models())(batch.onnx) if onnx else given(graphs)(batch.model)
+    options: Any = {"suppress_health_check": list(HealthCheck), "phases": [Phase.generate]}
+    seed(number)(settings(max_examples=BATCH, database=None, deadline=None, **options)(drawn))()
+    return batch
+
+
+def serve(current: Path, onnx: bool) -> None:
+    """Answer each number of a batch with the findings, in a worker's process."""
+    results = os.fdopen(os.dup(sys.stdout.fileno()), "w", buffering=1)
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    known: set[str] = set()
+    for line in sys.stdin:
+        batch = run_batch(int(line), current, known, onnx)
+        results.write(json.dumps([dataclasses.asdict(batch.counts), batch.found]) + "\n")
+
+
+class _Session:
+    """The findings of all workers."""
+
+    def __init__(self, folder: Path, first: int, until: float, batches: int) -> None:
+        self.folder, self.until, self.batches = folder, until, batches
+        self.lock = threading.Lock()
+        self.next = first
+        self.done = 0
+        self.counts: collections.Counter[str] = collections.Counter()
+        self.findings: collections.Counter[str] = collections.Counter()
+        self.paths: dict[str, Path] = {}
+        self.excess = 0.0
+
+    def take(self) -> int | None:
+        """Return the number of the next batch; None at the end."""
+        with self.lock:
+            if time.monotonic() > self.until or (self.batches and self.done >= self.batches):
+                return None
+            self.next += 1
+            self.done += 1
+            return self.next
+
+    def work(self, worker: int, onnx: bool) -> None:
+        """Have a process check batches."""
+        current = self.folder / f"current_{worker}.py"
+        arguments = ["tests.fuzz", "--worker", str(current), *["--onnx"] * onnx]
+        process = LineProcess(arguments, LIMIT)
+        try:
+            while (number := self.take()) is not None:
+                try:
+                    counts, found = json.loads(process.ask(str(number)))
+                except ProcessError as error:
+                    text = current.read_text(encoding="utf-8") if current.exists() else ""
+                    found = [{"signature": f"{error.status} in batch {number}", "message": error.reason, "text": text}]
+                    counts = {}
+                self.add(counts, found)
+        finally:
+            process.stop()
+
+    def add(self, counts: dict[str, Any], found: Sequence[dict[str, str]]) -> None:
+        """Add what a batch has found."""
+        with self.lock:
+            self.excess = max(self.excess, counts.pop("excess", 0.0))
+            self.counts.update(counts)
+            for row in found:
+                signature = row["signature"]
+                self.findings[signature] += 1
+                if signature not in self.paths and row["text"]:
+                    path = self.folder / f"test_found_{len(self.paths)}.py"
+                    path.write_text(row["text"], encoding="utf-8")
+                    self.paths[signature] = path
+                    print(f"{path}: {row['message']}", flush=True)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; return 1 if something was found."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--worker", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--onnx", action="store_true", help="ONNX models only")
+    parser.add_argument("--graphs", action="store_true", help="graphs only")
+    parser.add_argument("--minutes", type=float, default=60.0)
+    parser.add_argument("--batches", type=int, default=0, help=f"at most so many batches of {BATCH} models")
+    parser.add_argument("--seed", type=int, help="that of an earlier run; default: a fresh one")
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--folder", type=Path, default=ROOT / "build" / "fuzz")
+    options = parser.parse_args(arguments)
+    if options.worker:
+        serve(options.worker, options.onnx)
+        return 0
+    first = secrets.randbelow(1 << 30) if options.seed is None else options.seed
+    print(f"seed {first}", flush=True)
+    shutil.rmtree(options.folder, ignore_errors=True)
+    options.folder.mkdir(parents=True)
+    session = _Session(options.folder, first, time.monotonic() + 60 * options.minutes, options.batches)
+
+    def kind(worker: int) -> bool:
+        return options.onnx or (not options.graphs and worker % 2 == 1)
+
+    threads = [threading.Thread(target=session.work, args=(worker, kind(worker))) for worker in range(options.workers)]
+    _run_all(threads)
+    print(dict(session.counts), f"greatest error by tolerance {session.excess:.2f}")
+    for signature, count in session.findings.most_common():
+        print(f"{count:6} {session.paths.get(signature, '')} {signature}")
+    return 1 if session.findings else 0
+
+
+def _run_all(threads: Sequence[threading.Thread]) -> None:
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,80 @@
+"""The smallest graphs of the failures that random models have shown."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+
+from tests.fuzz.check import Build, check
+from tilewright import graphir as gi
+from tilewright.graphir.module import IRModule
+
+LEVELS = tuple(Build(level) for level in range(4))
+
+
+def _check(text: str, *inputs: object, builds: tuple[Build, ...] = LEVELS) -> None:
+    check(gi.parse(text), [lambda: inputs], builds)
+
+
+def test_a_let_beside_a_run_time_size_is_built_at_level_0() -> None:
+    _check(
+        """
+        def @main(%x: Tensor[(5,), float32], %k: Tensor[(), int64]) {
+          let %v = negative(%x)
+          %0 = slice(%x, begin=(0,), end=(dim[size],), strides=(1,), axes=(0,))
+          %1 = bind_size(%0, %k, dim=dim[size])
+          %2 = (%1, %v)
+          %2
+        }""",
+        np.arange(5, dtype="float32"),
+        np.int64(3),
+    )
+
+
+def test_a_function_that_returns_its_parameter_is_inlined() -> None:
+    _check(
+        """
+        def @main(%x: Tensor[(3,), float32]) {
+          %0 = @f(%x) : Tensor[(3,), float32]
+          %1 = tanh(%0)
+          %1
+        }
+        def @f(%y: Tensor[(3,), float32]) -> Tensor[(3,), float32] {
+          %y
+        }""",
+        np.arange(3, dtype="float32"),
+    )
+
+
+@pytest.mark.parametrize("space", [1, 2])
+def test_a_transposed_convolution_of_which_all_is_cropped_is_empty(space: int) -> None:
+    x, w = gi.var("x", shape=(1, 2, *[1] * space)), gi.const(np.ones((2, 3, *[2] * space), "float32"))
+    made = gi.nn.conv_transpose(x, w, padding=1)
+    check(IRModule.from_expr(gi.Function([x], made)), [lambda: [np.ones((1, 2, *[1] * space), "float32")]], LEVELS)
+
+
+def test_causal_attention_to_no_keys_is_built() -> None:
+    query = gi.var("query", shape=(1, 2, 3, 4))
+    key, value = (gi.const(np.zeros((1, 2, 0, width), "float32")) for width in (4, 5))
+    made = gi.nn.attention(query, key, value, causal=True)
+    check(IRModule.from_expr(gi.Function([query], made)), [lambda: [np.ones((1, 2, 3, 4), "float32")]], LEVELS)
+
+
+def test_the_reference_of_a_deformable_convolution_takes_nothing_from_outside_of_the_image() -> None:
+    data, offset = gi.var("data", shape=(1, 1, 2, 2)), gi.var("offset", shape=(1, 2, 2, 2))
+    made = gi.nn.deform_conv2d(data, gi.const(np.ones((1, 1, 1, 1), "float32")), offset)
+    image = np.array([[[[np.nan, 1], [2, 3]]]], "float32")
+    moved = np.full((1, 2, 2, 2), 1, "float32")
+    found = gi.evaluate(gi.Function([data, offset], made), image, moved)
+    np.testing.assert_array_equal(found, [[[[3, 0], [0, 0]]]])
+    check(IRModule.from_expr(gi.Function([data, offset], made)), [lambda: [image, moved]], LEVELS)
+
+
+def test_a_build_that_normalizes_an_empty_constant_gives_no_warning() -> None:
+    empty, scale = gi.const(np.ones((2, 0), "float32")), gi.const(np.ones(0, "float32"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = Build(2)(IRModule.from_expr(gi.Function([], gi.nn.layer_norm(empty, scale, scale))))()
+    assert found.shape == (2, 0)

@@ -1,0 +1,60 @@
+"""The oracle accepts what rounding explains, and nothing else."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.fuzz.oracle import Oracle
+from tilewright import graphir as gi
+from tilewright.graphir.module import IRModule
+from tilewright.tensorir.dtype import as_dtype
+
+
+def _oracle(body: gi.Expr, x: gi.Var, value: object, dtype: str = "float32") -> Oracle:
+    return Oracle(IRModule.from_expr(gi.Function([x], body)), [np.asarray(value, as_dtype(dtype).numpy)])
+
+
+@pytest.mark.parametrize(("dtype", "units"), [("float32", 200), ("float64", 200), ("bfloat16", 60), ("float16", 60)])
+def test_an_error_of_many_units_is_wrong(dtype: str, units: int) -> None:
+    x = gi.var("x", shape=(3,), dtype=dtype)
+    oracle = _oracle(gi.tanh(x), x, [0.5, 1.0, 1.5], dtype)
+    right = oracle.own[0]
+    eps = 2.0 ** -{"float32": 23, "float64": 52, "bfloat16": 7, "float16": 10}[dtype]
+    assert not oracle.judge([right], 0).wrong
+    assert oracle.judge([(right.astype(np.float64) * (1 + units * eps)).astype(right.dtype)], 0).wrong
+
+
+def test_the_difference_of_close_numbers_may_be_off_by_units_of_the_numbers() -> None:
+    x = gi.var("x", shape=(2,))
+    oracle = _oracle(gi.exp(x) - gi.exp(x * 1.0001), x, [1.0, 2.0])
+    assert not oracle.judge([oracle.own[0] + np.float32(3e-7)], 0).wrong
+    assert oracle.judge([oracle.own[0] + np.float32(1e-4)], 0).wrong
+
+
+def test_integers_are_equal() -> None:
+    x = gi.var("x", shape=(2,), dtype="int32")
+    oracle = _oracle(gi.multiply(x, x), x, [3, 4], "int32")
+    assert oracle.judge([np.array([9, 17], np.int32)], 0).wrong
+
+
+def test_what_depends_on_the_last_bit_is_not_known() -> None:
+    x = gi.var("x", shape=(2,))
+    oracle = _oracle(gi.floor(gi.exp(gi.log(x))), x, [3.0, 2.5])
+    verdict = oracle.judge([np.array([2.0, 2.0], np.float32)], 0)
+    assert (verdict.wrong, verdict.unknown + verdict.loose) == ("", 1)
+    assert oracle.judge([np.array([3.0, 3.0], np.float32)], 0).wrong
+
+
+def test_nan_is_a_result_below_level_3() -> None:
+    x = gi.var("x", shape=(2,))
+    oracle = _oracle(gi.log(x), x, [-1.0, 1.0])
+    assert oracle.judge([np.array([0.0, 0.0], np.float32)], 2).wrong
+    assert not oracle.judge([np.array([np.nan, 0.0], np.float32)], 2).wrong
+
+
+def test_another_shape_or_type_is_wrong() -> None:
+    x = gi.var("x", shape=(2,))
+    oracle = _oracle(gi.negative(x), x, [1.0, 2.0])
+    assert "shape" in oracle.judge([np.zeros((2, 1), np.float32)], 0).wrong
+    assert "type" in oracle.judge([np.zeros(2, np.float64)], 0).wrong
