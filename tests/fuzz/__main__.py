@@ -109,7 +109,7 @@ class _Batch:
 def run_batch(number: int, current: Path, known: set[str], onnx: bool) -> _Batch:
     """Check a batch of models."""
     batch = _Batch(number, current, known)
-    graphs = models(most=12 if number % 3 else 30, flow=50 if number % 5 == 0 else 12)
+    graphs = models(most=12 if number % 3 else 30, flow=50 if number % 5 == 0 else 12, large=8)
     drawn = given(onnx_models())(batch.onnx) if onnx else given(graphs)(batch.model)
     options: Any = {"suppress_health_check": list(HealthCheck), "phases": [Phase.generate]}
     seed(number)(settings(max_examples=BATCH, database=None, deadline=None, **options)(drawn))()

@@ -95,19 +95,24 @@ def attempt(pool: Pool, name: str, make: Callable[[], gi.Expr]) -> gi.Expr | Non
 
 @st.composite
 def models(
-    draw: Callable[[st.SearchStrategy[Any]], Any], most: int = 12, flow: int = 12, only: str | None = None
+    draw: Callable[[st.SearchStrategy[Any]], Any],
+    most: int = 12,
+    flow: int = 12,
+    large: int = 0,
+    only: str | None = None,
 ) -> Model:
     """Draw a model of up to ``most`` operators.
 
     Args:
         most: the number of operators.
+        large: how many of a hundred models have tensors of sizes for several threads.
         flow: how many of a hundred are control flow or make a size that becomes known at run time.
         only: the operator that each is, for tests of what makes it.
     """
     names = ("n", "m")[: draw(st.integers(0, 2))]
     calls = 2 if names else 1
     symbols = {name: tuple(draw(st.sampled_from(SIZES)) for _ in range(calls)) for name in names}
-    pool = Pool(draw, symbols)
+    pool = Pool(draw, symbols, large)
     lets: list[tuple[gi.Var, gi.Expr]] = []
     functions: dict[gi.GlobalVar, gi.Function] = {}
     flows: dict[str, Callable[[], gi.Expr]] = {

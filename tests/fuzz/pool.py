@@ -46,7 +46,9 @@ class Pool:
         inner: the number of inner functions around what is drawn, which make no parameters of the model.
     """
 
-    def __init__(self, draw: Callable[[st.SearchStrategy[Any]], Any], symbols: Mapping[str, Sequence[int]]) -> None:
+    def __init__(
+        self, draw: Callable[[st.SearchStrategy[Any]], Any], symbols: Mapping[str, Sequence[int]], large: int = 0
+    ) -> None:
         self.draw = draw
         self.symbols = symbols
         self.values: list[gi.Expr] = []
@@ -54,9 +56,9 @@ class Pool:
         self.fills: list[Fill] = []
         self.refused: list[str] = []
         self.inner = 0
-        large = self.chance(8)
-        self.sizes = (*SIZES, *LARGE * 3) if large else SIZES
-        self.most = MOST_OF_LARGE if large else MOST_ELEMENTS
+        is_large = large > 0 and self.chance(large)
+        self.sizes = (*SIZES, *LARGE * 3) if is_large else SIZES
+        self.most = MOST_OF_LARGE if is_large else MOST_ELEMENTS
         self._names = 0
         self._seed = draw(st.integers(0, 2**32 - 1))
 
