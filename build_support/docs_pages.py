@@ -39,7 +39,7 @@ MENU = {
         *("reference/tilewright", "reference/graphir", "reference/operators", "Table of operators <operators>"),
         *("reference/tensorir", "reference/passes", "cli", "onnx", "performance"),
     ],
-    "Design": ["architecture", "changelog"],
+    "Design": ["architecture", "reliability", "changelog"],
 }
 
 
