@@ -6,7 +6,9 @@ import warnings
 
 import numpy as np
 import pytest
+from onnx import TensorProto, helper
 
+import tilewright as tw
 from tests.fuzz.check import Build, check
 from tilewright import graphir as gi
 from tilewright.graphir.module import IRModule
@@ -78,3 +80,14 @@ def test_a_build_that_normalizes_an_empty_constant_gives_no_warning() -> None:
         warnings.simplefilter("error")
         found = Build(2)(IRModule.from_expr(gi.Function([], gi.nn.layer_norm(empty, scale, scale))))()
     assert found.shape == (2, 0)
+
+
+def test_an_attribute_that_is_left_out_has_the_digits_of_one_that_is_given() -> None:
+    x = helper.make_tensor_value_info("x", TensorProto.DOUBLE, [1])
+    y = helper.make_tensor_value_info("y", TensorProto.DOUBLE, [1])
+    found = []
+    for given in ({}, {"alpha": 0.01}):
+        graph = helper.make_graph([helper.make_node("LeakyRelu", ["x"], ["y"], **given)], "g", [x], [y])
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
+        found.append(gi.evaluate(tw.from_onnx(model), np.array([-2.5])))
+    np.testing.assert_array_equal(*found)
