@@ -102,13 +102,13 @@ def test_results_stay(keeps_results):
     keeps_results(lower_blocks, SUM, n=5)
 
 
-@pytest.mark.parametrize("name", ["CompactBuffer", "VectorizeLoop", "FlattenBuffer"])
+@pytest.mark.parametrize("name", ["CompactBuffer", "VectorizeLoop", "FlattenBuffer", "UnrollLoop"])
 def test_a_pass_that_would_break_a_block_names_the_pass_that_was_left_out(name: str) -> None:
-    """Regions of a block keep buffers that such a pass replaces; the value of an iteration variable is no vector."""
+    """Such a pass replaces buffers that regions keep, widens the value of an iteration variable, or copies."""
     func = parse("""
     primfunc @f(A: Buffer[(2, 8), float32], C: Buffer[(2, 8), float32]) attrs {"num_outputs": 1} {
       allocate T: Buffer[(2, 8), float32, arena]
-      for i in range(2) {
+      for i in unrolled(2) {
         for j in vectorized(8) {
           block t(vi: spatial(2) = i, vj: spatial(8) = j) {
             reads A[vi, vj]
