@@ -200,7 +200,7 @@ class _Rewriter(Mutator):
     """Apply plans. ``holders`` are the expressions that read buffers which may have a plan; others are not visited."""
 
     def __init__(self, func: PrimFunc, plans: dict[Buffer, _Plan], holders: set[Node]) -> None:
-        self.name, self.plans, self.holders = func.name, plans, holders
+        self.plans, self.holders = plans, holders
         self.analyzer = Analyzer(findings(func))
         self.rebased: dict[tuple[Expr, Expr], Expr] = {}
         self.starts: dict[int, list[Buffer]] = {}
@@ -232,7 +232,7 @@ class _Rewriter(Mutator):
         return found
 
     def mutate_Block(self, op: Block) -> object:
-        refuse_block(self.name, op)
+        refuse_block(op)
 
     def mutate_BufferLoad(self, op: BufferLoad) -> object:
         plan = self.plans.get(op.buffer)

@@ -76,7 +76,6 @@ class _Flattener(ScopedMutator):
         for var in func.variables:
             if var.dtype.is_integer:
                 self.algebra.bind_nonnegative(var)
-        self.name = func.name
         self.names = StrideNames(func.variables, self.algebra)
         self.flat: dict[Buffer, Buffer] = {}
         self.strides: dict[Buffer, list[Stride]] = {}
@@ -173,7 +172,7 @@ class _Flattener(ScopedMutator):
         return BufferLoad(self.mutate_buffer(op.buffer), offset, predicate)
 
     def mutate_Block(self, op: Block) -> Stmt:
-        refuse_block(self.name, op)
+        refuse_block(op)
 
     def mutate_BufferStore(self, op: BufferStore) -> Stmt:
         value, indices = self.mutate(op.value), self.mutate_all(op.indices)

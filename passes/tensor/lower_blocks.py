@@ -61,13 +61,13 @@ def lower_blocks(func: PrimFunc) -> PrimFunc:
     return func.with_body(_BlockLowerer().mutate(func.body))
 
 
-def refuse_block(func: str, block: Block) -> NoReturn:
-    """Refuse a block, for passes that would change its buffers and not its regions.
+def refuse_block(block: Block) -> NoReturn:
+    """Refuse a block, for passes that would change what is in it and not what it states.
 
     Raises:
         VerifyError: always.
     """
-    raise VerifyError(f"@{func}: found block {block.name}; run LowerBlocks first")
+    raise VerifyError(f"found block {block.name}; run LowerBlocks first")
 
 
 @register_pass

@@ -23,9 +23,10 @@ from tilewright.passes.decorators import primfunc_pass
 from tilewright.passes.properties import EFFECTIVE, FLAT, SIMPLE, TILES
 from tilewright.passes.registry import register_pass
 from tilewright.passes.tensor.copies import FoldingCopier
+from tilewright.passes.tensor.lower_blocks import refuse_block
 from tilewright.tensorir.expr import IntImm, const
 from tilewright.tensorir.functor import walk_statements
-from tilewright.tensorir.stmt import BufferStore, Evaluate, For, PrimFunc, Stmt, sequence
+from tilewright.tensorir.stmt import Block, BufferStore, Evaluate, For, PrimFunc, Stmt, sequence
 
 
 @register_config_option("tensorir.UnrollLoop")
@@ -64,6 +65,9 @@ class _Unroller(FoldingCopier):
         if stmt.kind == "unrolled" and copies > config.max_unroll:
             self._keep(stmt, f"{copies} statements are more than max_unroll = {config.max_unroll}")
         elif stmt.kind == "unrolled" or (stmt.kind == "serial" and innermost and 0 < copies <= config.auto_max_step):
+            for node in walk_statements(stmt.body):
+                if isinstance(node, Block):  # copies would share its name
+                    refuse_block(node)
             self.written_out.add(stmt)
             return copies
         return steps

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from tilewright.passes.tensor.lower_blocks import refuse_block
 from tilewright.passes.tensor.vector_arith import (
     any_lane,
     common_lanes,
@@ -44,7 +45,7 @@ from tilewright.tensorir.expr import (
 )
 from tilewright.tensorir.functor import INTEGER_DIVISIONS, Mutator, substitute, uses_var
 from tilewright.tensorir.intrinsics import INTRINSICS
-from tilewright.tensorir.stmt import Allocate, BufferStore, Evaluate, For, IfThenElse, LetStmt, Stmt, sequence
+from tilewright.tensorir.stmt import Allocate, Block, BufferStore, Evaluate, For, IfThenElse, LetStmt, Stmt, sequence
 from tilewright.tensorir.target import CACHE_LINE
 
 
@@ -267,6 +268,9 @@ class VectorBody(Mutator):
         strides = tuple(stride * self.lanes for stride in old.strides) + ((const(1, "int64"),) if old.strides else ())
         self.widened[old] = Buffer(old.name, shape, old.dtype, old.scope, strides, max(old.alignment, CACHE_LINE))
         return Allocate(self.widened[old], self.mutate(op.body))
+
+    def mutate_Block(self, op: Block) -> Stmt:
+        refuse_block(op)
 
     def mutate_Evaluate(self, op: Evaluate) -> Stmt:
         if isinstance(op.value, Call) and op.value.name == "prefetch":

@@ -266,7 +266,7 @@ def orders(draw: st.DrawFn, pipeline: Sequential, most_moves: int = 4, most_left
 
 
 def accepted(passes: Sequence[Pass], pipeline: Sequential) -> bool:
-    """Whether the order is legal: no pass needs what an earlier one takes away or a later one provides."""
+    """Return whether the order is legal: no pass needs what an earlier one takes away or a later one provides."""
     try:
         Sequential(passes, name=pipeline.info.name, given=pipeline.given)
     except PassError:

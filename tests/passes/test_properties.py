@@ -266,7 +266,8 @@ def test_an_order_that_is_accepted_computes_the_same(kernel: str) -> None:
         ("FlattenBuffer", 23, "product", "no instruction"),
         ("Simplify", 23, "softmax", "what was written for a processor is rewritten"),
         ("LowerIntrin", 0, "layout", "divisions that are no longer simplified"),
-        ("UnrollLoop", 0, "product", "copies that are looked at one by one"),
+        ("UnrollLoop", 0, "product", "raises"),
+        ("UnrollLoop", 6, "product", "copies that are looked at one by one"),
     ],
 )
 def test_an_order_that_is_refused_does_another_thing(name: str, to: int, kernel: str, what: str) -> None:

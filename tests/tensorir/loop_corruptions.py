@@ -117,7 +117,7 @@ def ancestors(func: PrimFunc, path: Path) -> list[Node]:
 
 
 def unguarded(func: PrimFunc, path: Path) -> bool:
-    """Whether the place is reached for certain: through loops of constant, positive extents and no condition."""
+    """Return whether the place is reached for certain: through loops of constant, positive extents and no condition."""
     for node in ancestors(func, path):
         if isinstance(node, IfThenElse) or (isinstance(node, Block) and node.predicate is not None):
             return False

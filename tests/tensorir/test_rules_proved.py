@@ -42,7 +42,7 @@ def rows() -> list[Any]:
 
 
 def holds_comparison(rule: Rule) -> bool:
-    """Whether the operands of a rule of bools are operands of a comparison, which are numbers."""
+    """Return whether the operands of a rule of bools are operands of a comparison, which are numbers."""
     inner = rule.before.operands[0] if isinstance(rule.before, Node) else None
     return isinstance(inner, Node) and inner.name in ("eq", "ne")
 

@@ -36,7 +36,7 @@ def analyzer() -> Analyzer:
 
 
 def ranges(meaning: Meaning) -> list[Any]:
-    """What :func:`analyzer` was told."""
+    """Return the facts of :func:`analyzer`."""
     size, row = meaning.of(SIZE), meaning.of(OVER_SIZE)
     told = [size >= 0, row >= 0, row < size]
     for name, var in LOOPS.items():

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
+from tilewright.graphir.module import IRModule
+from tilewright.passes import get_pass
 from tilewright.passes.tensor.lower_blocks import lower_blocks
+from tilewright.tensorir import parse
+from tilewright.tensorir.errors import VerifyError
+from tilewright.tensorir.target import Target
 
 SUM = """
 primfunc @sum(A: Buffer[(n, 8), float32], B: Buffer[(n,), float32], n: int64) attrs {"num_outputs": 1} {
@@ -93,3 +100,31 @@ def test_predicate_becomes_a_condition_around_init_and_body(rewrites):
 
 def test_results_stay(keeps_results):
     keeps_results(lower_blocks, SUM, n=5)
+
+
+@pytest.mark.parametrize("name", ["CompactBuffer", "VectorizeLoop", "FlattenBuffer", "UnrollLoop"])
+def test_a_pass_that_would_break_a_block_names_the_pass_that_was_left_out(name: str) -> None:
+    """Such a pass replaces buffers that regions keep, widens the value of an iteration variable, or copies."""
+    func = parse("""
+    primfunc @f(A: Buffer[(2, 8), float32], C: Buffer[(2, 8), float32]) attrs {"num_outputs": 1} {
+      allocate T: Buffer[(2, 8), float32, arena]
+      for i in unrolled(2) {
+        for j in vectorized(8) {
+          block t(vi: spatial(2) = i, vj: spatial(8) = j) {
+            reads A[vi, vj]
+            writes T[vi, vj]
+            T[vi, vj] = A[vi, vj] + 1.0
+          }
+        }
+        for j in vectorized(8) {
+          block c(vi: spatial(2) = i, vj: spatial(8) = j) {
+            reads T[vi, vj]
+            writes C[vi, vj]
+            C[vi, vj] = T[vi, vj] * 2.0
+          }
+        }
+      }
+    }
+    """)
+    with Target("llvm", num_threads=2), pytest.raises(VerifyError, match=r"found block [tc]; run LowerBlocks first"):
+        get_pass(name)(IRModule({"f": func}))
