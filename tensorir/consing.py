@@ -39,19 +39,35 @@ def unique(made: N, key: tuple[Any, ...]) -> N:
 def made_anew(node: Any) -> Any:
     """Make a node with the class and the fields of ``node``, as its constructor does, beside the table.
 
-    The table stays as it is, because other threads look nodes up meanwhile.
+    The table stays as it is, because other threads look nodes up meanwhile (but see :func:`_made_without_table`).
 
     Raises:
         TypeError, ValueError: whatever the constructor raises.
     """
-    kind = type(node)
+    kind, fields = type(node), [getattr(node, name) for name, _ in node.node_fields]
+    if hasattr(kind, "__mypyc_attrs__"):
+        return _made_without_table(kind, fields, node)
     made = object.__new__(kind)
     _set(made, "_leaves", None)
-    for name, _ in node.node_fields:
-        _set(made, name, getattr(node, name))
+    for (name, _), value in zip(node.node_fields, fields, strict=True):
+        _set(made, name, value)
     if hasattr(kind, "__post_init__"):
         made.__post_init__()
     return made
+
+
+def _made_without_table(kind: Any, fields: list[Any], node: Any) -> Any:
+    """Make a node of a compiled class, which only its constructor can make: the table lacks ``node`` meanwhile, so that
+    another thread may make an equal one."""
+    made = kind(*fields)
+    if made is not node:
+        return made
+    key = node.key() if hasattr(node, "key") else (kind, *fields)
+    del NODES[key]
+    try:
+        return kind(*fields)
+    finally:
+        NODES[key] = node
 
 
 def sweep() -> int:

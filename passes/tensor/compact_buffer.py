@@ -91,6 +91,8 @@ class _Planner:
         """Plan a buffer; None leaves it unchanged."""
         if usage.is_opaque or usage.buffer.strides or not usage.accesses:
             return None
+        if any(index.dtype is not INT64 for access in usage.accesses for index in access.indices):
+            return None
         place = self._place(usage)
         if place is None:
             return None
@@ -145,8 +147,6 @@ class _Planner:
             if known in seen:
                 continue
             seen.add(known)
-            if index.dtype is not INT64:
-                return whole
             found = self._box(index, [p.loop for p in inner_places(access, place) if p.loop is not None])
             if found is None:
                 return whole

@@ -23,8 +23,8 @@ from tilewright.passes import config, registry
 from tilewright.passes.schedule import rule
 
 ROOT = Path(__file__).parents[2]
-#: Tables that programs write, which hold no code, and the commands, which tests/cli runs.
-TABLES = {"docs/cli.md", "docs/onnx.md", "docs/operators.md", "docs/performance.md"}
+#: Tables that programs write and text, which hold no code, and the commands, which tests/cli runs.
+TABLES = {"docs/cli.md", "docs/onnx.md", "docs/operators.md", "docs/performance.md", "docs/reliability.md"}
 PAGES = [
     "README.md",
     *sorted({page.relative_to(ROOT).as_posix() for page in (ROOT / "docs").rglob("*.md")} - TABLES),
