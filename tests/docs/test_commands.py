@@ -18,7 +18,10 @@ from tilewright.passes.environment import SWITCHES
 
 PAGES = pages()
 TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+TESTS = "".join((ROOT / "tests" / name).read_text(encoding="utf-8") for name in ("conftest.py", "fuzz/loop_programs.py"))
 PACKAGES = {"tw": tw, "gi": tw.graphir, "ti": tw.tensorir, "passes": tw.passes}
+#: Switches of the installation and of the tests, beside those of the package.
+OF_THE_PROJECT = {"TILEWRIGHT_MYPYC", *re.findall(r'environ\.get\("(TILEWRIGHT_[A-Z_]+)"', TESTS)}
 #: Settings of commands before their name.
 SETTINGS = re.compile(r"^(?:[A-Z_]+=\S+ )+")
 #: Code that names something without being a command.
@@ -77,7 +80,7 @@ def test_commands_and_their_options_exist(page: str) -> None:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_environment_variables_exist(page: str) -> None:
-    known = {switch.name for switch in SWITCHES} | {"TILEWRIGHT_MYPYC"}
+    known = {switch.name for switch in SWITCHES} | OF_THE_PROJECT
     assert set(re.findall(r"TILEWRIGHT_[A-Z_]*[A-Z]", PAGES[page])) - known == set()
 
 

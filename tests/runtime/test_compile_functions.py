@@ -20,13 +20,18 @@ from tilewright.tensorir.errors import CodegenError, ExecutionError
 def compiled(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """Collect the functions that code is generated for, starting with empty caches."""
     names: list[str] = []
-    compile_module = llvm_codegen.compile_module
+    compile_module, compile_kernel = llvm_codegen.compile_module, kernel_cache.compile_kernel
 
     def noting(functions: list[PrimFunc], *args: object, **named: object) -> object:
-        names.extend(function.name for function in functions)
+        names.extend(function.name for function in functions if function.name != kernel_cache.ANY_NAME)
         return compile_module(functions, *args, **named)  # type: ignore[arg-type]
 
+    def noting_kernels(function: PrimFunc, target: tw.Target) -> object:
+        names.append(function.name)
+        return compile_kernel(function, target)
+
     monkeypatch.setattr(llvm_codegen, "compile_module", noting)
+    monkeypatch.setattr(kernel_cache, "compile_kernel", noting_kernels)
     monkeypatch.setattr(process_caches, "_current", ProcessCaches())
     yield names
 

@@ -242,6 +242,20 @@ def test_access_that_may_be_in_bounds_passes(body: str) -> None:
     verify(parse(f"primfunc @f(n: int64) {{ allocate t: Buffer[(16,), float32] for i in range(16) {{ {body} }} }}"))
 
 
+def empty_buffer(extent: str) -> PrimFunc:
+    """A copy of an empty buffer, in a loop of ``extent`` iterations."""
+    return parse(f"primfunc @f(x: Buffer[(0,), float32], n: int64) {{ for i in range({extent}) {{ x[i] = 0.0 }} }}")
+
+
+def test_empty_buffer_in_a_loop_of_unknown_extent_passes() -> None:
+    verify(empty_buffer("n"))
+
+
+def test_empty_buffer_in_a_loop_that_runs_is_refused() -> None:
+    with pytest.raises(VerifyError, match="index 0 to 2 is out of bounds for dimension 0 of x"):
+        verify(empty_buffer("3"))
+
+
 def test_all_problems_are_listed_and_many_are_counted() -> None:
     wrong = [BufferStore(C, 0.0, (Var(f"v{k}"),)) for k in range(30)]
     with pytest.raises(VerifyError, match="@f breaks 30 rules") as caught:

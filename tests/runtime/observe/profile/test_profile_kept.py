@@ -16,7 +16,7 @@ from profiled_models import looping, perceptron
 
 import tilewright as tw
 from tilewright.codegen import llvm as llvm_codegen
-from tilewright.runtime import process_caches
+from tilewright.runtime import kernel_cache, process_caches
 from tilewright.runtime.generated_code import MachineCode, ObjectCode
 from tilewright.runtime.loaded_code import LoadedCode
 from tilewright.tensorir import PrimFunc
@@ -28,14 +28,20 @@ X = np.random.default_rng(0).standard_normal((6, 64)).astype("f4")
 def modules(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[set[str]]]:
     """Collect the names of the functions of each module that LLVM compiles; builds are kept in a temporary folder."""
     found: list[set[str]] = []
-    compile_module = llvm_codegen.compile_module
+    compile_module, compile_kernel = llvm_codegen.compile_module, kernel_cache.compile_kernel
 
     @functools.wraps(compile_module)
     def watched(functions: Sequence[PrimFunc], *args: Any, **options: Any) -> Any:
-        found.append({function.name for function in functions})
+        found.append({function.name for function in functions} - {kernel_cache.ANY_NAME})
         return compile_module(functions, *args, **options)
 
+    @functools.wraps(compile_kernel)
+    def watched_kernel(function: PrimFunc, target: tw.Target) -> Any:
+        found.append({function.name})
+        return compile_kernel(function, target)
+
     monkeypatch.setattr(llvm_codegen, "compile_module", watched)
+    monkeypatch.setattr(kernel_cache, "compile_kernel", watched_kernel)
     monkeypatch.setenv("TILEWRIGHT_CACHE", "on")
     monkeypatch.setenv("TILEWRIGHT_CACHE_DIR", str(tmp_path / "kept"))
     yield found
