@@ -66,6 +66,15 @@ def test_expand_to_a_size_that_is_one() -> None:
             built(numbers(3, 4), numbers(rows, 4))
 
 
+def test_expanding_one_row_writes_no_formula() -> None:
+    """A choice between 1 and the size, for each such operator, made sizes too long in a detector."""
+    nodes = [("Shape", ["s"], ["shape"]), ("Expand", ["x", "shape"], ["z"])]
+    proto = model(nodes, {}, x=[1, 4], s=["n", 4])
+    main = tw.from_onnx(proto)["main"]
+    assert dim_equal(main.body.type.shape[0], main.params[1].type.shape[0])
+    agrees(proto, [numbers(1, 4), numbers(3, 4)], [numbers(1, 4), numbers(1, 4)])
+
+
 def test_operands_of_a_sum_may_be_one_row() -> None:
     proto = model([("Sum", ["x", "y", "x"], ["s"]), ("Add", ["s", "y"], ["z"])], {}, x=["n", 5], y=["m", 5])
     built = agrees(proto, *[[numbers(n, 5), numbers(m, 5)] for n, m in ((1, 3), (3, 1), (3, 3), (0, 1), (1, 1))])
