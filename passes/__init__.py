@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from tilewright.tensorir.lazy import lazy_exports
 
 if TYPE_CHECKING:
+    from tilewright.passes.apply_to_function import ApplyPassToFunction
     from tilewright.passes.base import SKIP_OPTIMIZATION, FunctionPass, ModulePass, Pass, PrimFuncPass
     from tilewright.passes.config import register_config_option
     from tilewright.passes.context import PassContext
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "SKIP_OPTIMIZATION",
+    "ApplyPassToFunction",
     "Culprit",
     "DumpIR",
     "FunctionPass",

@@ -153,11 +153,13 @@ class _EachFunctionPass(Pass):
         """The transformed function; ``func`` itself if there was nothing to do."""
 
     def _transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
-        kind = self.function_type
+        kind, chosen = self.function_type, RUNNING.chosen
         updates: dict[Any, Any] = {}
         given = dict(mod._functions)
         for gv, func in given.items():
             if not isinstance(func, kind) or (not self.essential and func.attrs.get(SKIP_OPTIMIZATION)):
+                continue
+            if chosen is not None and gv.name not in chosen:
                 continue
             RUNNING.function = gv.name
             result = self.transform_function(func, mod, ctx)

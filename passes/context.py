@@ -64,6 +64,8 @@ class Running(threading.local):
         self.asked: tuple[object, ...] = ()
         #: In this session: names of passes that an instrument vetoed, with the instrument's.
         self.vetoed: dict[str, str] = {}
+        #: Names of the functions that function passes transform; None: all.
+        self.chosen: AbstractSet[str] | None = None
         #: The passes of the pipelines that are running, by name.
         self.pipeline: Mapping[str, Pass] = {}
         self.default_context: PassContext | None = None

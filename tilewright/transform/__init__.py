@@ -13,6 +13,7 @@ from tilewright.tensorir.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from tilewright.passes import (
+        ApplyPassToFunction,
         DumpIR,
         FunctionPass,
         ModulePass,
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AlterOpLayout",
+    "ApplyPassToFunction",
     "BackwardFoldScaleAxis",
     "DeadCodeElimination",
     "DumpIR",
