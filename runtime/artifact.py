@@ -44,7 +44,7 @@ from tilewright.tensorir.processors import used_features
 from tilewright.tensorir.target import Target
 
 #: Increase this when the meaning of stored data changes.
-FORMAT = 1
+FORMAT = 2
 _START = b"tilewright artifact "
 _MAGIC = _START + b"%d\n" % FORMAT
 
@@ -241,7 +241,7 @@ class Artifact:
         if obstacles:
             raise ArtifactError(f"{self.path} cannot run here: {'; '.join(obstacles)}")
         facts = self.stored.target
-        target = Target("llvm", mcpu=facts["mcpu"], num_threads=facts["num_threads"])
+        target = Target("llvm", mcpu=facts["mcpu"], mattr=facts["mattr"], num_threads=facts["num_threads"])
         source = StoredSource(self.stored, target, self.signature)
         settings = source.settings()
 

@@ -13,6 +13,7 @@ def target_facts(target: Target) -> dict[str, Any]:
         "kind": target.kind,
         "mtriple": target.mtriple,
         "mcpu": target.mcpu,
+        "mattr": target.mattr,
         "num_threads": target.num_threads,
         "features": sorted(target.features),
         "is_host": target.is_host,

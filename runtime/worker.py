@@ -52,7 +52,13 @@ def encode_request(kernel: Encoded, target: Target, context: PassContext) -> byt
     }
     try:
         data = {
-            "target": [target.kind, target.mcpu if not target.is_host else None, target.mtriple, target.num_threads],
+            "target": [
+                target.kind,
+                target.mcpu if not target.is_host else None,
+                target.mattr,
+                target.mtriple,
+                target.num_threads,
+            ],
             "facts": target_facts(target),
             "context": [context.opt_level, list(context.required_pass), list(context.disabled_pass), config],
             "kernel": [kernel.names, kernel.origins],
@@ -75,9 +81,10 @@ def answer_request(request: bytes) -> bytes:
 
 def _answer(request: bytes) -> bytes:
     data, (records,) = unpack(np.frombuffer(request, np.uint8), _REQUEST)
-    kind, mcpu, mtriple, num_threads = data["target"]
-    host = Target(kind)
-    target = Target(kind, mcpu=mcpu, mtriple=mtriple if mtriple != host.mtriple else None, num_threads=num_threads)
+    kind, mcpu, mattr, mtriple, num_threads = data["target"]
+    if mtriple == Target(kind).mtriple:
+        mtriple = None
+    target = Target(kind, mcpu=mcpu, mattr=mattr, mtriple=mtriple, num_threads=num_threads)
     if target_facts(target) != data["facts"]:
         raise EncodingError(f"expected a machine with {data['facts']}, found {target_facts(target)}")
     names, origins = data["kernel"]

@@ -1,8 +1,9 @@
-"""Check names of processors and triples against LLVM's own lists, before LLVM acts on them.
+"""Check names of processors, features and triples against LLVM's own lists, before LLVM acts on them.
 
 LLVM ends the process for some names: one that it does not know means a processor without 64-bit code on x86-64, and so
-do the names of processors of 32 bits. It has no interface to its lists but the text that the processor ``help`` writes
-to standard error. So a child process asks for that text and generates code for an empty module.
+do the names of processors of 32 bits, and features such as ``32bit-mode``. One that it does not know as a feature is
+ignored, with a line on standard error. It has no interface to its lists but the text that the processor ``help`` writes
+to standard error. So a child process asks for that text and generates code for a small function.
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ import difflib
 import functools
 import subprocess
 import sys
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from tilewright.tensorir.processors import AARCH64, OTHER, X86_64, architecture_of, is_described
+from tilewright.tensorir.processors import AARCH64, OTHER, X86_64, architecture_of, is_described, is_plain_feature
 
 #: Seconds for the child; it needs a fifth of one.
 _PATIENCE = 60
@@ -22,7 +24,7 @@ _CHILD = """
 import sys
 import llvmlite.binding as llvm
 
-triple, processor = sys.argv[1:]
+triple, processor, features = sys.argv[1:]
 llvm.initialize_all_targets()
 llvm.initialize_all_asmprinters()
 try:
@@ -30,14 +32,14 @@ try:
 except RuntimeError:
     sys.exit(3)
 target.create_target_machine(cpu="help")
-module = llvm.parse_assembly("define void @empty() { ret void }")
+module = llvm.parse_assembly("define double @sum(double %a) { %b = fadd double %a, %a ret double %b }")
 module.triple = triple
-target.create_target_machine(cpu=processor).emit_object(module)
+target.create_target_machine(cpu=processor, features=features).emit_object(module)
 """
 
 
 class _Answer(NamedTuple):
-    """The answer of LLVM about a triple and a processor.
+    """The answer of LLVM about a triple, a processor and changes of its features.
 
     Attributes:
         has_triple: whether it generates code for the triple.
@@ -51,16 +53,17 @@ class _Answer(NamedTuple):
     generates: bool
 
 
-def check_names(mcpu: str, mtriple: str) -> None:
-    """Check that LLVM generates code for a processor of a triple. Names that :mod:`.processors` describes need no child
-    process; where none starts, the names are not checked.
+def check_names(mcpu: str, mtriple: str, changes: Sequence[str] = ()) -> None:
+    """Check that LLVM generates code for a processor of a triple, with changes of its features such as ``+avx2``. Names
+    that :mod:`.processors` describes need no child process; where none starts, the names are not checked.
 
     Raises:
-        ValueError: LLVM does not know the triple or the processor; the message has the nearest names.
+        ValueError: LLVM does not know the triple, the processor or a feature; the message has the nearest names.
     """
-    if is_described(mcpu, mtriple) or (mcpu == "generic" and architecture_of(mtriple) is not OTHER):
+    known = is_described(mcpu, mtriple) or (mcpu == "generic" and architecture_of(mtriple) is not OTHER)
+    if known and all(is_plain_feature(change[1:], mtriple) for change in changes):
         return
-    answer = ask(mcpu, mtriple)
+    answer = ask(mcpu, mtriple, ",".join(changes))
     if answer is None:
         return
     if not answer.has_triple:
@@ -72,14 +75,20 @@ def check_names(mcpu: str, mtriple: str) -> None:
     if mcpu not in answer.processors:
         hint = _near(mcpu, answer.processors)
         raise ValueError(f"mcpu: LLVM has no processor {mcpu!r} for {mtriple}{hint or _listed(answer.processors)}")
+    for change in changes:
+        if change[1:] not in answer.features:
+            hint = _near(change[1:], answer.features)
+            raise ValueError(f"mattr: LLVM has no feature {change[1:]!r} for {mtriple}{hint or _listed(answer.features)}")
+    if not answer.generates and changes and ask(mcpu, mtriple).generates:  # type: ignore[union-attr]  # it answered
+        raise ValueError(f"mattr: LLVM generates no code for {mtriple} with {','.join(changes)!r}")
     if not answer.generates:
         raise ValueError(f"mcpu: LLVM generates no code for {mtriple} on processor {mcpu!r}, such as one of 32 bits")
 
 
 @functools.cache
-def ask(mcpu: str, mtriple: str) -> _Answer | None:
+def ask(mcpu: str, mtriple: str, mattr: str = "") -> _Answer | None:
     """Ask LLVM in a child process; None where no child process starts."""
-    command = [sys.executable, "-c", _CHILD, mtriple, mcpu]
+    command = [sys.executable, "-c", _CHILD, mtriple, mcpu, mattr]
     try:
         child = subprocess.run(command, capture_output=True, text=True, timeout=_PATIENCE, check=False)
     except (OSError, subprocess.TimeoutExpired):

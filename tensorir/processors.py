@@ -183,6 +183,9 @@ _NEVER_GENERATED = frozenset(
 )
 
 
+_AVAILABLE = frozenset(name for processor in _PROCESSORS.values() for name in processor.features)
+
+
 @functools.cache
 def architecture_of(mtriple: str) -> Architecture:
     """The instruction set that LLVM's triple begins with; :data:`OTHER` for one that is not known."""
@@ -197,6 +200,13 @@ def processor_of(mcpu: str, mtriple: str) -> Processor:
     if is_described(mcpu, mtriple):
         return _PROCESSORS[mcpu]
     return Processor(architecture.features, _PROCESSORS[architecture.typical].caches)
+
+
+def is_plain_feature(name: str, mtriple: str) -> bool:
+    """Return whether code can do with or without a feature: a processor that this file describes has it, and another of
+    the same architecture does not."""
+    architecture = architecture_of(mtriple)
+    return name in _AVAILABLE and name not in architecture.features and architecture is X86_64
 
 
 def is_described(mcpu: str, mtriple: str) -> bool:
@@ -225,7 +235,7 @@ def vector_bits(features: frozenset[str]) -> int:
 
 def masked_bits(features: frozenset[str]) -> int | None:
     """Bits of the shortest elements that a masked load or store can leave out; None where there is none."""
-    if "avx512f" in features:
+    if {"avx512bw", "avx512vl"} <= features:
         return 8
     return 32 if "avx2" in features else None
 

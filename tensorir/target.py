@@ -5,8 +5,7 @@ from __future__ import annotations
 import contextvars
 import difflib
 import functools
-import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -14,6 +13,7 @@ import llvmlite.binding as llvm
 
 from tilewright.tensorir.cores import default_threads
 from tilewright.tensorir.dtype import DataType
+from tilewright.tensorir.features import changed_features, parse_changes, preferred_bits
 from tilewright.tensorir.llvm_names import check_names
 from tilewright.tensorir.machine_queries import reported_caches
 from tilewright.tensorir.processors import (
@@ -58,7 +58,7 @@ def _host_caches() -> tuple[int, ...]:
 
 
 #: The options of a target as text, and what they are.
-_OPTIONS: dict[str, Callable[[str], Any]] = {"mcpu": str, "mtriple": str, "num-threads": int}
+_OPTIONS: dict[str, Callable[[str], Any]] = {"mcpu": str, "mattr": str, "mtriple": str, "num-threads": int}
 
 
 def _parsed(text: str) -> tuple[str, dict[str, Any]]:
@@ -70,14 +70,16 @@ def _parsed(text: str) -> tuple[str, dict[str, Any]]:
     """
     kind, *words = text.split() or [""]
     options: dict[str, Any] = {}
-    words = [part for word in words for part in (word.split("=", 1) if word.startswith("-") else [word])]
-    for option, value in itertools.zip_longest(words[::2], words[1::2]):
+    while words:
+        option, joined, value = words.pop(0).partition("=")
+        if not joined and words and not words[0].startswith("-"):
+            value = words.pop(0)
         name = option.lstrip("-")
         if not option.startswith("-") or name not in _OPTIONS:
             near = difflib.get_close_matches(name, _OPTIONS, 1)
             hint = f"did you mean -{near[0]}?" if near else f"expected -{', -'.join(_OPTIONS)}"
             raise ValueError(f"target {text!r}: unknown option {option!r}; {hint}")
-        if not value or value.startswith("-"):
+        if not value:
             raise ValueError(f"target {text!r}: option {option} has no value")
         if name in options:
             raise ValueError(f"target {text!r}: option {option} is given twice")
@@ -95,6 +97,9 @@ class Target:
         kind: ``"llvm"`` (machine code) or ``"numba"`` (readable Python source that numba compiles); also the whole
             target as text, as ``str`` writes it: ``"llvm -mcpu=znver4 -num-threads=2"``. Keywords come before it.
         mcpu: LLVM's name of a processor (``"x86-64-v3"``, ``"znver4"``); default: this machine.
+        mattr: changes of the processor's features, by LLVM's names: ``"+avx2,-avx512f"``, or a list of such words. They
+            apply in order; a feature brings those that it needs, and takes with it those that need it. Vectors, tiles
+            and instructions follow them, also in code for numba, whose own compiler knows only this machine.
         mtriple: LLVM's target triple; default: this machine's. Code for another triple can be read and exported, but
             not run.
         num_threads: upper limit of the threads of parallel loops; the process may have fewer to run them
@@ -103,8 +108,8 @@ class Target:
     Also a context: ``with Target("llvm"):`` makes it :meth:`current`, which ``build`` without a target reads.
 
     Raises:
-        ValueError: the kind or an option of the text is unknown, LLVM has no such processor or triple, or the number of
-            threads is not positive.
+        ValueError: the kind or an option of the text is unknown, LLVM has no such processor, feature or triple, the
+            architecture cannot do without a feature, or the number of threads is not positive.
     """
 
     #: The open ``with`` blocks, innermost last: several threads and tasks may enter a target at once.
@@ -115,15 +120,17 @@ class Target:
         kind: str | Target = "llvm",
         *,
         mcpu: str | None = None,
+        mattr: str | Sequence[str] | None = None,
         mtriple: str | None = None,
         num_threads: int | None = None,
     ) -> None:
         if isinstance(kind, Target):
-            mcpu, mtriple = mcpu or kind.mcpu, mtriple or kind.mtriple
+            mcpu, mattr, mtriple = mcpu or kind.mcpu, mattr or kind.mattr, mtriple or kind.mtriple
             num_threads, kind = num_threads or kind.num_threads, kind.kind
         elif isinstance(kind, str) and kind not in KINDS:
             kind, options = _parsed(kind)
             mcpu, mtriple = mcpu or options.get("mcpu"), mtriple or options.get("mtriple")
+            mattr = mattr or options.get("mattr")
             num_threads = num_threads if num_threads is not None else options.get("num-threads")
         if kind not in KINDS:
             raise ValueError(f"unknown target kind {kind!r}; expected one of {', '.join(KINDS)}")
@@ -133,11 +140,14 @@ class Target:
         self.kind: str = kind
         self.mtriple: str = mtriple or process_triple()
         self.mcpu: str = mcpu or (host if mtriple is None else "generic")
+        changes = parse_changes(mattr)
+        self.mattr: str = ",".join(changes)
         self.num_threads: int = num_threads or default_threads()
         self.is_host: bool = mcpu in (None, host) and mtriple in (None, process_triple())
-        if not self.is_host:
-            check_names(self.mcpu, self.mtriple)
-        self.features: frozenset[str] = host_features if self.is_host else self._described.features
+        features = host_features if self.is_host else self._described.features
+        self.features: frozenset[str] = changed_features(features, changes, self.mtriple) if changes else features
+        if not self.is_host or changes:
+            check_names(self.mcpu, self.mtriple, changes)
 
     @property
     def is_runnable(self) -> bool:
@@ -147,13 +157,14 @@ class Target:
     @property
     def vector_bits(self) -> int:
         """Width of a vector register in bits."""
-        return vector_bits(self.features)
+        bits = vector_bits(self.features)
+        return bits if not self.mattr else min(bits, preferred_bits(self.mattr.split(",")))
 
     @property
     def vector_registers(self) -> int:
         """Number of vector registers."""
         short, wide = architecture_of(self.mtriple).vector_registers
-        return wide if self.vector_bits == 512 else short
+        return wide if self.vector_bits == 512 or "avx512vl" in self.features else short
 
     @property
     def masked_bits(self) -> int | None:
@@ -223,7 +234,7 @@ class Target:
 
     def key(self) -> tuple[Any, ...]:
         """The properties that generated code depends on: targets with equal keys are equal."""
-        return (self.kind, self.mtriple, self.mcpu, self.num_threads, self.features)
+        return (self.kind, self.mtriple, self.mcpu, self.mattr, self.num_threads, self.features)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Target) and self.key() == other.key()
@@ -232,7 +243,8 @@ class Target:
         return hash(self.key())
 
     def __str__(self) -> str:
-        return f"{self.kind} -mcpu={self.mcpu} -mtriple={self.mtriple} -num-threads={self.num_threads}"
+        mattr = f" -mattr={self.mattr}" if self.mattr else ""
+        return f"{self.kind} -mcpu={self.mcpu}{mattr} -mtriple={self.mtriple} -num-threads={self.num_threads}"
 
     def __repr__(self) -> str:
         return f"Target({str(self)!r})"

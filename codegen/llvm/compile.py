@@ -98,8 +98,9 @@ def create_target_machine(target: Target, effort: Effort = Effort.SCHEDULED) -> 
 def _described(target: Target, effort: Effort) -> tuple[str, str, str, int]:
     """Return the triple, the processor, its features, and the level of the code generator."""
     # LLVM knows the features of a named processor; this machine may lack some of those that the name implies.
-    features = _host_features() if target.is_host else ""
-    return target.mtriple, target.mcpu, features, min(effort.value, 2)
+    features = [_host_features()] if target.is_host else []
+    features += [target.mattr] if target.mattr else []
+    return target.mtriple, target.mcpu, ",".join(features), min(effort.value, 2)
 
 
 @contextlib.contextmanager

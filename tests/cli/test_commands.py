@@ -31,10 +31,13 @@ MODEL = "network.py:network"
 
 
 def test_an_artifact_is_compiled_and_run(command: Command, tmp_path: Path) -> None:
-    found = command("compile", MODEL, "-o", tmp_path / "net.tw", "--mcpu", "x86-64-v2", "--threads", 1)
+    options = ["--mcpu", "x86-64-v3", "--mattr", "-avx2", "--threads", 1]
+    found = command("compile", MODEL, "-o", tmp_path / "net.tw", *options)
     assert found.exit_code == 0, found.output
     assert found.stdout == ""  # what is written is a file
-    assert Artifact.open(tmp_path / "net.tw").stored.target["mcpu"] == "x86-64-v2"
+    artifact = Artifact.open(tmp_path / "net.tw")
+    assert artifact.stored.target["mcpu"] == "x86-64-v3" and "avx2" not in artifact.features
+    assert "-mcpu=x86-64-v3 -mattr=-avx2" in command("inspect", tmp_path / "net.tw").stdout
     assert command("run", tmp_path / "net.tw", "-d", "batch=2", "-r", 1).exit_code == 0
 
 

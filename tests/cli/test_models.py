@@ -132,6 +132,7 @@ def test_several_inputs_come_from_one_file(command: Command, tmp_path: Path) -> 
         (["--config", "tensorir.UnrollLoop.max_unroll=many"], "expected int, found str ('many')"),
         (["--config", "max_unroll=3"], "expected KEY.FIELD=VALUE"),
         (["--mcpu", "x86-64-v33"], "did you mean 'x86-64-v3'"),
+        (["--mattr", "-qqq"], "Invalid value for --mattr: mattr: LLVM has no feature 'qqq'"),
         (["--random-weights"], "--random-weights is for IR text, and network.py is none"),
     ],
 )

@@ -204,6 +204,7 @@ OTHERS: dict[str, Callable[[], object]] = {
     "attributes": lambda: build(network(scale=0.5)),
     "threads": lambda: build(target=tw.Target("llvm", num_threads=1)),
     "processor": lambda: build(target=tw.Target("llvm", mcpu="x86-64-v2", num_threads=2)),
+    "features": lambda: build(target=tw.Target("llvm", mattr="-avx2", num_threads=2)),
     "level": lambda: build(level=2),
     "disabled passes": lambda: build(disabled_pass=["FuseOps"]),
     "required passes": lambda: build(required_pass=["FuseOps"]),
@@ -213,7 +214,7 @@ OTHERS: dict[str, Callable[[], object]] = {
 
 @pytest.mark.parametrize("what", OTHERS)
 def test_other(lowered: Counter, what: str) -> None:
-    if what == "processor" and not tw.Target("llvm", mcpu="x86-64-v2").is_runnable:
+    if what in ("processor", "features") and not tw.Target("llvm", mcpu="x86-64-v2").is_runnable:
         pytest.skip("no x86-64")
     build()
     OTHERS[what]()

@@ -234,6 +234,7 @@ OTHERS: dict[str, Callable[[], object]] = {
     "formula": lambda: build(two_kernels(addend=3.0)),
     "threads": lambda: build(two_kernels(), tw.Target("llvm", num_threads=1)),
     "processor": lambda: build(two_kernels(), tw.Target("llvm", mcpu="x86-64-v2", num_threads=2)),
+    "features": lambda: build(two_kernels(), tw.Target("llvm", mattr="-avx2", num_threads=2)),
     "level": lambda: build(two_kernels(), level=3),
     "disabled passes": lambda: build(two_kernels(), disabled_pass=["VectorizeLoop"]),
     "required passes": lambda: build(two_kernels(), required_pass=["VectorizeLoop"]),

@@ -97,6 +97,20 @@ def test_kernels_from_elsewhere_are_the_same_and_so_is_what_is_said(eager: Eager
         assert found.ir(stage) == expected.ir(stage)
 
 
+def test_kernels_from_elsewhere_are_for_the_same_features(eager: Eager, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = next(iter(sorted(TARGET.features & {"avx2", "dotprod"})), None)
+    if name is None:
+        pytest.skip("nothing to take away from this processor")
+    reduced = tw.Target(TARGET, mattr=f"-{name}")
+    monkeypatch.setattr(sys.modules[__name__], "TARGET", reduced)
+    expected, _ = build(1)
+    eager.requests.clear()
+    found, _ = build(2)
+    assert len(eager.requests) >= 3
+    assert found.ir("assembly") == expected.ir("assembly")
+    assert found.target == reduced
+
+
 def test_requests_and_answers_hold_text_and_object_code_alone(eager: Eager) -> None:
     build(2)
     for request in eager.requests:

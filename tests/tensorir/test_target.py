@@ -201,6 +201,8 @@ def test_targets_may_be_left_in_any_order() -> None:
         Target("numba", num_threads=3),
         Target("llvm", mcpu="x86-64-v3", num_threads=2),
         Target("llvm", mcpu="neoverse-v2", mtriple=ARM),
+        Target("llvm", mcpu="x86-64-v4", mattr="-avx512f,+avx512vnni", mtriple=X86),
+        Target("llvm", mcpu="x86-64-v3", mattr=["+avxvnni", "+prefer-128-bit"], mtriple=X86),
     ],
     ids=str,
 )
@@ -216,6 +218,8 @@ def test_a_text_may_leave_out_options_and_write_them_in_several_ways() -> None:
         assert Target(text) == expected
     assert Target("llvm -mcpu=x86-64-v3", num_threads=2) == expected
     assert Target("llvm -mcpu=x86-64-v2 -num-threads=4", mcpu="x86-64-v3", num_threads=2) == expected
+    reduced = Target("llvm", mcpu="x86-64-v4", mattr=("-avx512f", "+fma"), mtriple=X86)
+    assert Target(f"llvm -mattr=-avx512f,+fma --mtriple {X86} -mcpu=x86-64-v4") == reduced
 
 
 @pytest.mark.parametrize(
@@ -223,7 +227,7 @@ def test_a_text_may_leave_out_options_and_write_them_in_several_ways() -> None:
     [
         ("cuda -mcpu=x", "unknown target kind 'cuda'; expected one of llvm, numba"),
         ("llvm -mcup=x86-64", "unknown option '-mcup'; did you mean -mcpu?"),
-        ("llvm -opt=3", "unknown option '-opt'; expected -mcpu, -mtriple, -num-threads"),
+        ("llvm -opt=3", "unknown option '-opt'; expected -mcpu, -mattr, -mtriple, -num-threads"),
         ("llvm znver4", "unknown option 'znver4'"),
         ("llvm -mcpu", "option -mcpu has no value"),
         ("llvm -mcpu -num-threads=2", "option -mcpu has no value"),
@@ -231,6 +235,8 @@ def test_a_text_may_leave_out_options_and_write_them_in_several_ways() -> None:
         ("llvm -num-threads=0", "num_threads must be at least 1, found 0"),
         ("llvm -mcpu=x86-64 -mcpu=znver4", "option -mcpu is given twice"),
         ("", "unknown target kind ''"),
+        ("llvm -mattr=avx2", "mattr: expected features as '+avx2,-avx512f', found 'avx2'"),
+        ("llvm -mattr=", "option -mattr has no value"),
     ],
 )
 def test_a_wrong_text_says_what_is_wrong(text: str, message: str) -> None:

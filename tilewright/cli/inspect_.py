@@ -20,6 +20,9 @@ from tilewright.runtime.artifact import FORMAT, Artifact
 from tilewright.runtime.signature import Argument, Signature
 from tilewright.tensorir.expr import Expr
 
+#: The options of a target as they are shown, with their keys in an artifact.
+_TARGET = (("", "kind"), ("-mcpu=", "mcpu"), ("-mattr=", "mattr"), ("-mtriple=", "mtriple"))
+
 
 @click.command("inspect")
 @click.argument("model", type=click.Path(exists=True, dir_okay=False, path_type=Path))
@@ -50,7 +53,7 @@ def inspect(model: Path, shapes: Sequence[str], dims: Sequence[str], weights: bo
     rows = [
         ["signature", facts["signature"]],
         ["results", ", ".join(facts["results"])],
-        ["target", f"{target['kind']} -mcpu={target['mcpu']} -mtriple={target['mtriple']}"],
+        ["target", " ".join(f"{name}{target[key]}" for name, key in _TARGET if target[key])],
         ["threads", str(target["num_threads"])],
         ["may use", ", ".join(facts["features"])],
         ["built with", _settings(facts["settings"])],
@@ -167,7 +170,7 @@ def describe(artifact: Artifact, sizes: Mapping[Expr, int] | None = None) -> dic
             for argument in artifact.signature.inputs
         ],
         "results": list(artifact.signature.result_names),
-        "target": {name: stored.target[name] for name in ("kind", "mcpu", "mtriple", "num_threads")},
+        "target": {name: stored.target[name] for name in ("kind", "mcpu", "mattr", "mtriple", "num_threads")},
         "features": sorted(artifact.features),
         "settings": dict(stored.settings),
         "code_bytes": sum(map(len, objects)),

@@ -32,6 +32,7 @@ class BuildOptions:
     target_kind: str
     opt_level: int
     mcpu: str | None
+    mattr: str | None
     threads: int | None
     disable_pass: Sequence[str]
     require_pass: Sequence[str]
@@ -40,7 +41,9 @@ class BuildOptions:
     def target(self) -> Target:
         """Return the target to generate code for."""
         with wrong_use("--mcpu", ValueError):
-            return Target(self.target_kind, mcpu=self.mcpu, num_threads=self.threads)
+            target = Target(self.target_kind, mcpu=self.mcpu, num_threads=self.threads)
+        with wrong_use("--mattr", ValueError):
+            return Target(target, mattr=self.mattr)
 
     def context(self, instruments: Sequence[PassInstrument] = ()) -> PassContext:
         """Return a context with these settings.
@@ -154,6 +157,7 @@ _BUILD = [
         help="Optimization level; 3 rounds differently.",
     ),
     click.option("--mcpu", metavar="NAME", help="Processor to compile for, by LLVM's name [default: this one]."),
+    click.option("--mattr", metavar="+NAME,-NAME", help="Change the processor's features, by LLVM's names."),
     click.option("--threads", type=click.IntRange(1), metavar="N", help="Threads for parallel loops [default: cores]."),
     click.option("--disable-pass", multiple=True, metavar="NAME", callback=_known_passes, help="Skip a pass."),
     click.option(
