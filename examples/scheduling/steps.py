@@ -14,9 +14,8 @@ from tilewright.tensorir import tensor as te
 
 TARGET = tw.Target.current()
 LANES = TARGET.vector_bits // 32  # numbers of 32 bits in a vector: 16 with AVX-512
-ROWS, VECTORS = (12, 2) if TARGET.vector_registers >= 32 else (6, 2)  # of a tile: 24 accumulators of the 32 registers
+ROWS, VECTORS = (6, 4) if TARGET.vector_registers >= 32 else (4, 3)  # of a tile: 24 accumulators of the 32 registers
 WIDTH = VECTORS * LANES  # columns of a tile, and of a panel
-GROUP = 4  # panels that stay in the L2 cache together
 
 
 def product(n: int) -> ti.PrimFunc:
@@ -100,21 +99,19 @@ def packed(n: int) -> ti.Schedule:
 
 
 def in_caches(n: int) -> ti.Schedule:
-    """Pack a few panels at a time, and use each row of ``a`` for all of them."""
+    """Pack each panel right before it is used."""
     schedule = tiled(with_panels(n))
-    panel, tile, *_ = schedule.get_loops(schedule.get_block("c"))
-    group, panel = schedule.split(panel, [None, GROUP])
-    schedule.reorder(tile, panel)
-    schedule.compute_at(schedule.get_block("b_arena"), group)
+    panel, *_ = schedule.get_loops(schedule.get_block("c"))
+    schedule.compute_at(schedule.get_block("b_arena"), panel)
     vectorize_columns(schedule, "b_arena")
     return schedule
 
 
 def parallel(n: int) -> ti.Schedule:
-    """Divide the groups of panels among the threads."""
+    """Divide the panels among the threads."""
     schedule = in_caches(n)
-    group, *_ = schedule.get_loops(schedule.get_block("c"))
-    schedule.parallel(group)
+    panel, *_ = schedule.get_loops(schedule.get_block("c"))
+    schedule.parallel(panel)
     return schedule
 
 

@@ -169,8 +169,8 @@ class Machine:
         compiled: the machine code of the probes.
     """
 
-    def __init__(self, threads: int, mcpu: str | None = None) -> None:
-        self.target = Target("llvm", mcpu=mcpu, num_threads=threads)
+    def __init__(self, threads: int, mcpu: str | None = None, mattr: str | None = None) -> None:
+        self.target = Target("llvm", mcpu=mcpu, mattr=mattr, num_threads=threads)
         self.lanes = self.target.lanes(FLOAT32)
         functions = [make(self.target) for make in (fma_primfunc, copy_primfunc, read_primfunc)]
         self.compiled: CompiledModule = compile_module(functions, self.target)
@@ -248,6 +248,7 @@ class Machine:
 
 
 @functools.cache
-def machine(threads: int, mcpu: str | None = None) -> Machine:
-    """Return the probes for ``threads`` threads and the processor ``mcpu``, compiled once in a process."""
-    return Machine(threads, mcpu)
+def machine(threads: int, mcpu: str | None = None, mattr: str | None = None) -> Machine:
+    """Return the probes for ``threads`` threads and the processor ``mcpu`` with changes ``mattr`` of its features,
+    compiled once in a process."""
+    return Machine(threads, mcpu, mattr)
