@@ -110,6 +110,17 @@ def interleave(*, low: bool) -> Evaluation:
     return lambda args, result: of_halves
 
 
+def interleave_part(args: Sequence[DataType], result: DataType) -> Operation:
+    """The first elements of some vectors, their second ones, and so on; of these, as many as a vector has, from the
+    part of that number on."""
+
+    def part_of(*values: Any) -> Any:
+        *vectors, part = values
+        return np.stack(vectors, axis=1).reshape(-1)[int(part) * result.lanes : (int(part) + 1) * result.lanes]
+
+    return part_of
+
+
 def across_lanes(function: Operation) -> Evaluation:
     """A reduction by halves: lane i meets lane i + n/2, until one is left; an odd lane waits for the next round."""
 

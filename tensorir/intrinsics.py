@@ -23,6 +23,7 @@ from tilewright.tensorir.intrinsic_values import (
     erf,
     fma,
     interleave,
+    interleave_part,
     of_bits,
     of_floats,
     reinterpret,
@@ -46,6 +47,17 @@ def _dot_misfit(types: Sequence[DataType]) -> str | None:
     if max(a.bits, b.bits) >= total.bits:
         return f"expected factors narrower than the sum, {total!s}, found {a!s} and {b!s}"
     return None
+
+
+#: Odd numbers of vectors whose lanes an intrinsic interleaves.
+INTERLEAVED = (3, 5, 7)
+
+
+def _interleave_misfit(types: Sequence[DataType]) -> str | None:
+    *vectors, part = types
+    if any(found is not vectors[0] for found in vectors) or vectors[0].lanes < 2:
+        return f"expected vectors of one type, found {', '.join(map(str, vectors))}"
+    return None if part.is_integer and part.lanes == 1 else f"expected the number of a part, found {part!s}"
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)  # halves the time of the decorator at import
@@ -261,6 +273,10 @@ _define("reinterpret", 1, "any", reinterpret, instructions=0, operations=0, resu
 _SHUFFLE = {"instructions": 1, "operations": 0, "lanewise": False}
 _define("interleave_low", 2, "vector", interleave(low=True), **_SHUFFLE)
 _define("interleave_high", 2, "vector", interleave(low=False), **_SHUFFLE)
+# Interleaving of an odd number of vectors: the last argument, a constant, tells which part of the elements.
+_ODD = {"operations": 0, "lanewise": False, "misfit": _interleave_misfit}
+for _count in INTERLEAVED:
+    _define(f"interleave_{_count}", _count + 1, "any", interleave_part, instructions=_count - 1, **_ODD)
 # Reductions over the lanes by a binary tree, which defines the order of float additions: a shuffle and an operation for
 # each level, of which most vectors have four.
 _REDUCTION = {"instructions": 8, "counted": 0, "lanewise": False, "result": "element"}

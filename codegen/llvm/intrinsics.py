@@ -15,8 +15,8 @@ from tilewright.codegen.llvm.arithmetic import Operand, like, narrow, widen
 from tilewright.codegen.llvm.expressions import GENERATOR, ExpressionEmitter
 from tilewright.codegen.llvm.text import Builder, constant, global_name, suffix, value_type
 from tilewright.tensorir.dtype import FLOAT32, FLOAT64, DataType
-from tilewright.tensorir.expr import BufferLoad, Call
-from tilewright.tensorir.intrinsics import INTRINSICS, REDUCERS, find_intrinsic, lowers
+from tilewright.tensorir.expr import BufferLoad, Call, IntImm
+from tilewright.tensorir.intrinsics import INTERLEAVED, INTRINSICS, REDUCERS, find_intrinsic, lowers
 
 _Emitter = TypeVar("_Emitter", bound=Callable[[ExpressionEmitter, Call], str])
 
@@ -179,6 +179,23 @@ def _interleave(e: ExpressionEmitter, call: Call) -> str:
     first = 0 if call.name == "interleave_low" else half
     lanes = [lane for n in range(half) for lane in (first + n, dtype.lanes + first + n)]
     return e.builder.shuffle(e.expr(call.args[0]), dtype, lanes, e.expr(call.args[1]))
+
+
+@_emits(*(f"interleave_{count}" for count in INTERLEAVED))
+def _interleave_part(e: ExpressionEmitter, call: Call) -> str:
+    *vectors, part = call.args
+    dtype, count = call.dtype, len(vectors)
+    assert isinstance(part, IntImm), "the part is a constant"
+    places = [divmod(part.value * dtype.lanes + lane, count) for lane in range(dtype.lanes)]
+    result = e.expr(vectors[0])
+    # A processor shuffles two vectors at a time: lanes of the vectors so far stay, except at first, and one is added.
+    for number in range(1, count):
+        lanes = [
+            dtype.lanes + row if source == number else row if number == 1 else lane
+            for lane, (row, source) in enumerate(places)
+        ]
+        result = e.builder.shuffle(result, dtype, lanes, e.expr(vectors[number]))
+    return result
 
 
 @_emits("dot")

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from tilewright.codegen.numba_.expressions import GENERATOR, ExpressionWriter, bare, is_half, storage
-from tilewright.tensorir.expr import Call
-from tilewright.tensorir.intrinsics import INTRINSICS, REDUCERS, lowers
+from tilewright.tensorir.expr import Call, IntImm
+from tilewright.tensorir.intrinsics import INTERLEAVED, INTRINSICS, REDUCERS, lowers
 
 _Writer = TypeVar("_Writer", bound=Callable[[ExpressionWriter, Call], str])
 
@@ -103,6 +103,19 @@ def _interleave(w: ExpressionWriter, call: Call) -> str:
     first = 0 if call.name == "interleave_low" else call.dtype.lanes // 2
     at = f"lane // 2 + {first}" if first else "lane // 2"
     return f"({b}[{at}] if lane % 2 else {a}[{at}])"
+
+
+@_writes(*(f"interleave_{count}" for count in INTERLEAVED))
+def _interleave_part(w: ExpressionWriter, call: Call) -> str:
+    *vectors, part = call.args
+    count = len(vectors)
+    assert isinstance(part, IntImm), "the part is a constant"
+    place = f"(lane + {part.value * call.dtype.lanes})"
+    first, *others = [f"{w.lanes(vector)}[{place} // {count}]" for vector in vectors]
+    text = first
+    for number, element in enumerate(others, 1):
+        text = f"({element} if {place} % {count} == {number} else {text})"
+    return text
 
 
 @_writes(*REDUCERS.values())

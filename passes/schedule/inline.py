@@ -14,6 +14,7 @@ from tilewright.passes.schedule.facts import (
     stores,
     uses,
 )
+from tilewright.passes.schedule.interleaving import interleaves
 from tilewright.tensorir.errors import ScheduleError
 from tilewright.tensorir.expr import BufferLoad, Var
 from tilewright.tensorir.functor import uses_var, walk
@@ -90,9 +91,14 @@ def _leaves_lanes(block: Block, consumers: list[Block]) -> bool:
         places = spatial(consumer)
         if not places:
             continue
+        interleaved = None
         for load in loads(consumer):
             if load.predicate is None or not uses_var(load.predicate, {places[-1].var}):
                 continue
+            if interleaved is None:
+                interleaved = interleaves(consumer)
+            if interleaved:  # its vectors lie along another dimension
+                break
             for store in stores(block):
                 if store.buffer is load.buffer and not all(_is_along(store, read) for read in loads(block)):
                     return True

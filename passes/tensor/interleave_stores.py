@@ -7,11 +7,21 @@
             uint32x16(a[ramp(j, 1, 16)]) | uint32x16(a[ramp(j + 64, 1, 16)]) << 16, dtype=uint16x32)
 
 Elements of 8 and 16 bits are packed into integers of 16 to 64 bits, the first one in the lowest bits, as all supported
-targets are little-endian. A strided store would become one store for each element. Schedules request this by the
-annotation ``interleave`` of the loop; one that can't be lowered stays a loop, and a remark says why.
+targets are little-endian. Other vectors are interleaved in registers, an even number by those at even and at odd places
+first::
+
+    ->  let a_0: float32x16 = a[ramp(j, 1, 16)]
+        let a_1: float32x16 = a[ramp(j + 64, 1, 16)]
+        b[ramp(i * 32, 1, 16)] = interleave_low(a_0, a_1)
+        b[ramp(i * 32 + 16, 1, 16)] = interleave_high(a_0, a_1)
+
+A strided store would become one store for each element. Schedules request this by the annotation ``interleave`` of the
+loop; one that can't be lowered stays a loop, and a remark says why.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from tilewright.graphir.module import IRModule
 from tilewright.passes.base import PrimFuncPass
@@ -21,13 +31,27 @@ from tilewright.passes.properties import FLAT, SIMPLE, VECTORS
 from tilewright.passes.registry import register_pass
 from tilewright.passes.tensor.intents import IntentLowering, states
 from tilewright.tensorir.dtype import DataType
-from tilewright.tensorir.expr import BinaryOp, Call, Cast, Expr, IntImm, Ramp, const
+from tilewright.tensorir.expr import BinaryOp, Buffer, Call, Cast, Expr, IntImm, Ramp, Var, const
 from tilewright.tensorir.functor import leaves, substitute, uses_var
+from tilewright.tensorir.intrinsics import INTERLEAVED
 from tilewright.tensorir.keys import INTERLEAVE
-from tilewright.tensorir.stmt import BufferStore, For, PrimFunc, Stmt
+from tilewright.tensorir.stmt import BufferStore, For, LetStmt, PrimFunc, Stmt, sequence
+
+#: The most vectors that are interleaved in registers: half of those that the smallest processors have.
+_MOST_VECTORS = 8
 
 #: Widths of the integers that elements are packed into.
 _WORDS = (16, 32, 64)
+
+
+def can_interleave(count: int) -> bool:
+    """Return whether the lanes of that many vectors can be interleaved in registers: an even number by halves."""
+    if not 2 <= count <= _MOST_VECTORS:
+        return False
+    odd = count
+    while odd % 2 == 0:
+        odd //= 2
+    return odd == 1 or odd in INTERLEAVED
 
 
 class _Interleaver(IntentLowering):
@@ -40,26 +64,70 @@ class _Interleaver(IntentLowering):
         if loop.kind != "serial" or not isinstance(extent, IntImm) or not isinstance(store, BufferStore):
             return "it is not a serial loop with constant extent around a single store"
         count, kind = extent.value, store.value.dtype
-        if kind.bits not in (8, 16) or kind.is_bool or count < 2 or count * kind.bits not in _WORDS:
-            return f"{count} elements of {kind.element} do not make an integer of 16, 32 or 64 bits"
+        if not can_interleave(count) or kind.is_bool or kind.lanes % 2:
+            return f"vectors of {kind!s} are not interleaved {count} at a time"
         if store.predicate is not None or store.buffer in leaves(store.value):
             return "the store is masked, or its value reads the buffer that it writes"
         first = self._first_place(store, loop, count)
         if first is None:
             return "the vectors of its iterations are not interleaved in memory"
+        values = [
+            self.simplify(substitute(store.value, {loop.var: self.simplify(loop.min + number)}))
+            for number in range(count)
+        ]
+        if kind.bits in (8, 16) and count * kind.bits in _WORDS:
+            return self._packed(store.buffer, first, values)
+        return self._shuffled(store.buffer, first, values)
+
+    def _packed(self, buffer: Buffer, first: Expr, values: Sequence[Expr]) -> Stmt:
+        """Return the store of vectors whose neighbouring elements become the bits of one integer."""
+        kind, count = values[0].dtype, len(values)
         part = DataType(f"uint{kind.bits}").with_lanes(kind.lanes)
         word = DataType(f"uint{count * kind.bits}").with_lanes(kind.lanes)
         joined: Expr | None = None
-        for number in range(count):
-            value = substitute(store.value, {loop.var: self.simplify(loop.min + number)})
-            bits: Expr = Cast(word, value if kind is part else Call("reinterpret", (value,), part))
+        for number, value in enumerate(values):
+            bits: Expr = Cast(word, _as_type(value, part))
             if number:
                 bits = BinaryOp("shl", bits, const(number * kind.bits, word))
             joined = bits if joined is None else BinaryOp("bitor", joined, bits)
         assert joined is not None
         whole = kind.with_lanes(count * kind.lanes)
         place = Ramp(first, const(1, first.dtype), whole.lanes)
-        return BufferStore(store.buffer, Call("reinterpret", (joined,), whole), (place,))
+        return BufferStore(buffer, Call("reinterpret", (joined,), whole), (place,))
+
+    def _shuffled(self, buffer: Buffer, first: Expr, values: Sequence[Expr]) -> Stmt:
+        """Return the stores of vectors that are interleaved in registers."""
+        stored = values[0].dtype
+        # Few processors have instructions for halves; as integers they are moved like others.
+        kind = DataType(f"uint{stored.bits}").with_lanes(stored.lanes) if stored.bits == 16 else stored
+        made: list[tuple[Var, Expr]] = []
+
+        def name(value: Expr) -> Expr:
+            made.append((Var(f"{buffer.name}_{len(made)}", value.dtype), value))
+            return made[-1][0]
+
+        def interleaved(vectors: list[Expr]) -> list[Expr]:
+            count = len(vectors)
+            if count == 1:
+                return vectors
+            if count % 2:
+                parts = [const(part, "int64") for part in range(count)]
+                return [name(Call(f"interleave_{count}", (*vectors, part), kind)) for part in parts]
+            pairs = zip(interleaved(vectors[::2]), interleaved(vectors[1::2]), strict=True)
+            return [name(Call(f"interleave_{half}", pair, kind)) for pair in pairs for half in ("low", "high")]
+
+        vectors = interleaved([name(_as_type(value, kind)) for value in values])
+        places = [self.simplify(first + number * kind.lanes) for number in range(len(vectors))]
+        ramps = [Ramp(place, const(1, place.dtype), kind.lanes) for place in places]
+        body = sequence(
+            *(
+                BufferStore(buffer, _as_type(vector, stored), (ramp,))
+                for vector, ramp in zip(vectors, ramps, strict=True)
+            )
+        )
+        for var, value in reversed(made):
+            body = LetStmt(var, value, body)
+        return body
 
     def _first_place(self, store: BufferStore, loop: For, count: int) -> Expr | None:
         """Return the place of the first vector if the interleaved vectors fill the places from there on."""
@@ -71,6 +139,11 @@ class _Interleaver(IntentLowering):
             return None
         rest = self.simplify(ramp.base - loop.var)
         return None if uses_var(rest, {loop.var}) else self.simplify(rest + loop.min)
+
+
+def _as_type(value: Expr, dtype: DataType) -> Expr:
+    """Return the same bits as a type of the same width."""
+    return value if value.dtype is dtype else Call("reinterpret", (value,), dtype)
 
 
 def interleave_stores(func: PrimFunc, ctx: PassContext | None = None) -> PrimFunc:

@@ -49,7 +49,7 @@ from tilewright.tensorir.conditions import OPPOSITES
 from tilewright.tensorir.dtype import INT64
 from tilewright.tensorir.expr import Compare, Expr, IntImm, Var, all_of, compare, maximum, minimum
 from tilewright.tensorir.functor import copy_with_fresh_definitions, free_vars, substitute, walk_statements
-from tilewright.tensorir.keys import ROLL_TAIL, SPECIALIZE_TAIL
+from tilewright.tensorir.keys import INTERLEAVE, ROLL_TAIL, SPECIALIZE_TAIL
 from tilewright.tensorir.stmt import BufferStore, Evaluate, For, IfThenElse, PrimFunc, Stmt, sequence
 
 #: From this many stores in a copy of its body on, a serial loop with work before and after its main part chooses
@@ -89,7 +89,8 @@ class _Partitioner(ScopedMutator):
         self.in_tail = False
 
     def mutate_For(self, loop: For) -> Stmt:
-        if loop.kind in ("serial", "parallel") and loop.var.dtype is INT64:
+        # Steps whose vectors are stored as one stay together: each is evaluated by itself (InterleaveStores).
+        if loop.kind in ("serial", "parallel") and loop.var.dtype is INT64 and not loop.annotations.get(INTERLEAVE):
             choice = find_outer_choice(loop)
             split = self._chosen_outside(loop, *choice) if choice is not None else self._split(loop)
             if split is not None:
