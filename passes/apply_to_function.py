@@ -33,9 +33,7 @@ class ApplyPassToFunction(ModulePass):
     From ``tvm.transform`` of Apache TVM, with its names of the arguments.
     """
 
-    def __init__(
-        self, transform: Pass, func_name_regex: str, error_if_no_function_matches_regex: bool = False
-    ) -> None:
+    def __init__(self, transform: Pass, func_name_regex: str, error_if_no_function_matches_regex: bool = False) -> None:
         if not isinstance(transform, Pass):
             raise TypeError(f"ApplyPassToFunction: expected a pass, found {transform!r}")
         try:
@@ -93,8 +91,8 @@ class ApplyPassToFunction(ModulePass):
                 called += callees(mod[name])
             elif _type_of(merged[name]) != _type_of(mod[name]):
                 raise PassError(
-                    f"{self.info.name}: the type of @{name} was {_type_of(mod[name])}, and is {_type_of(merged[name])}, "
-                    "but it is called by functions that are not transformed"
+                    f"{self.info.name}: the type of @{name} was {_type_of(mod[name])}, and is "
+                    f"{_type_of(merged[name])}, but it is called by functions that are not transformed"
                 )
         used = reachable(merged, [gv.name for gv in mod])
         return merged.without([gv for gv in merged if gv.name not in used])

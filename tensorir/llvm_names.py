@@ -78,7 +78,9 @@ def check_names(mcpu: str, mtriple: str, changes: Sequence[str] = ()) -> None:
     for change in changes:
         if change[1:] not in answer.features:
             hint = _near(change[1:], answer.features)
-            raise ValueError(f"mattr: LLVM has no feature {change[1:]!r} for {mtriple}{hint or _listed(answer.features)}")
+            raise ValueError(
+                f"mattr: LLVM has no feature {change[1:]!r} for {mtriple}{hint or _listed(answer.features)}"
+            )
     if not answer.generates and changes and ask(mcpu, mtriple).generates:  # type: ignore[union-attr]  # it answered
         raise ValueError(f"mattr: LLVM generates no code for {mtriple} with {','.join(changes)!r}")
     if not answer.generates:

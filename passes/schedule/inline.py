@@ -14,7 +14,7 @@ from tilewright.passes.schedule.facts import (
     stores,
     uses,
 )
-from tilewright.passes.schedule.interleaving import interleaves
+from tilewright.passes.schedule.positions import interleaves
 from tilewright.tensorir.errors import ScheduleError
 from tilewright.tensorir.expr import BufferLoad, Var
 from tilewright.tensorir.functor import uses_var, walk

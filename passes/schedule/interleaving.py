@@ -19,22 +19,15 @@ from tilewright.passes.schedule.cost import vector_lanes
 from tilewright.passes.schedule.facts import (
     Access,
     block_of,
-    constant,
-    is_contiguous,
     loads,
     mergeable,
     product_of_extents,
-    reductions,
     spatial,
     stores,
-    uses,
 )
 from tilewright.passes.schedule.loops import are_lanes
+from tilewright.passes.schedule.positions import interleaves
 from tilewright.passes.schedule.rule import Declined, Nest, ScheduleRule, register_schedule_rule
-from tilewright.passes.tensor.interleave_stores import can_interleave
-from tilewright.tensorir.arith import Analyzer
-from tilewright.tensorir.expr import BufferLoad, Expr, IntImm, Select, Var
-from tilewright.tensorir.functor import LOADS, substitute, uses_var, walk, walk_to
 from tilewright.tensorir.keys import INTERLEAVE
 from tilewright.tensorir.schedule import BlockRef, Schedule
 from tilewright.tensorir.stmt import Block
@@ -74,39 +67,6 @@ class ScheduleInterleaving(ScheduleRule[InterleavingPlan]):
     def apply(self, schedule: Schedule, plan: InterleavingPlan) -> None:
         """Vectorize the rows, and run the vectors in parallel."""
         schedule_interleaving(schedule, schedule.get_block(plan.block), plan.lanes)
-
-
-def interleaves(block: Block) -> bool:
-    """Return whether each position along the last dimension has a formula of its own, whose operands lie along the
-    dimension before it."""
-    items, written = spatial(block), stores(block)
-    if reductions(block) or len(items) < 2 or len(written) != 1:
-        return False
-    row, position = items[-2].var, items[-1].var
-    (store,) = written
-    count = constant(items[-1].extent)
-    if count is None or not can_interleave(count) or not mergeable([store], items[-2], items[-1]):
-        return False
-    choices = [node for node in walk(store.value) if isinstance(node, Select) and uses_var(node.condition, {position})]
-    if not choices:
-        return False
-    read = [load for number in range(count) for load in _loads_of(_at(store.value, position, number))]
-    return all(load.buffer is not store.buffer and (not uses(load, row) or _lies_along(load, row)) for load in read)
-
-
-def _loads_of(value: Expr) -> list[BufferLoad]:
-    return [node for node in walk_to(value, LOADS) if isinstance(node, BufferLoad)]
-
-
-def _lies_along(load: BufferLoad, row: Var) -> bool:
-    """Return whether neighbouring values of ``row`` are neighbours in memory; dimensions of one element do not count."""
-    shape = load.buffer.shape
-    behind = next((n for n in range(len(shape)) if constant(shape[-1 - n]) != 1), 0)
-    return not load.buffer.strides and is_contiguous(load, row, behind)
-
-
-def _at(value: Expr, position: Expr, number: int) -> Expr:
-    return Analyzer().simplify(substitute(value, {position: IntImm(number, position.dtype)}))
 
 
 def _first_row(block: Block) -> int:

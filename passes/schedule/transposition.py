@@ -48,7 +48,7 @@ class Transposition:
     size: int = dataclasses.field(metadata={"doc": "rows and columns of a tile, a power of two", "least": 2})
 
 
-@register_schedule_rule(before="elementwise")
+@register_schedule_rule(before="interleaving")
 class ScheduleTransposition(ScheduleRule[Transposition]):
     """Transpose square tiles in registers where a formula reads along a different dimension than it writes."""
 

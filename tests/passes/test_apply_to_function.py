@@ -103,7 +103,7 @@ def test_a_new_type_of_a_function_that_others_call_is_an_error(sums: tw.IRModule
     def replace(func: Any, mod: tw.IRModule, ctx: PassContext) -> Any:
         return gi.Function([z], z)
 
-    with pytest.raises(PassError, match=r"type of @left was fn\(Tensor\[\(4,\).*called by functions that are not trans"):
+    with pytest.raises(PassError, match=r"type of @left was fn\(Tensor\[\(4,\).*called by functions that are not"):
         ApplyPassToFunction(replace, "left")(sums)
 
 

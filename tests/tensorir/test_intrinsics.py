@@ -38,7 +38,7 @@ def test_lanewise_vector_is_computed_lane_by_lane(intrinsic: Intrinsic) -> None:
         np.testing.assert_array_equal(of_vectors(*args), [of_scalars(*lane) for lane in lanes])
 
 
-@pytest.mark.parametrize("name", ["interleave_low", "interleave_high", "dot", *REDUCERS.values(), *ADDRESSING])
+@pytest.mark.parametrize("name", ["interleave_low", "interleave_3", "dot", *REDUCERS.values(), *ADDRESSING])
 def test_what_mixes_lanes_or_has_no_value_is_not_lanewise(name: str) -> None:
     assert not find_intrinsic(name).lanewise
 
@@ -61,6 +61,7 @@ def test_counts_of_bits_reach_the_ends_of_their_range_and_no_further(intrinsic: 
         ("reduce_add", ["float32x8"], "float32", ("float32x8", 7)),
         ("dot", ["int32x4", "uint8x16", "int8x16"], "int32x4", ("uint8x16", 32)),
         ("interleave_low", ["float32x8"] * 2, "float32x8", ("float32x8", 0)),
+        ("interleave_3", [*["float32x8"] * 3, "int64"], "float32x8", ("float32x8", 0)),
     ],
 )
 def test_operations_are_counted_where_they_are_done(
@@ -77,3 +78,18 @@ def test_what_only_tests_or_moves_bits_takes_less_than_a_division() -> None:
 def test_an_address_has_no_value_of_its_argument_alone() -> None:
     with pytest.raises(ValueError, match="address_of has no value"):
         find_intrinsic("address_of").operation([DataType("float32")], DataType("handle"))
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (
+            ["float32x4", "float32x4", "int32x4", "int64"],
+            "expected vectors of one type, found float32x4, ",
+        ),
+        (["float32x4"] * 4, "expected the number of a part, found float32x4"),
+    ],
+)
+def test_vectors_of_one_type_are_interleaved(args: list[str], message: str) -> None:
+    misfit = find_intrinsic("interleave_3").misfit
+    assert misfit is not None and message in str(misfit([DataType(arg) for arg in args]))

@@ -57,7 +57,17 @@ def names() -> list[str]:
     return [rule.name for rule in schedule_rules()]
 
 
-BUILT_IN = ["chained", "single rows", "contraction", "cases", "rows", "columns", "transposition", "elementwise"]
+BUILT_IN = [
+    "chained",
+    "single rows",
+    "contraction",
+    "cases",
+    "rows",
+    "columns",
+    "transposition",
+    "interleaving",
+    "elementwise",
+]
 
 
 def test_rules_are_tried_from_whole_kernels_to_single_elements() -> None:

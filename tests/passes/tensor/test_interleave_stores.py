@@ -6,11 +6,15 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from tilewright.codegen import numba_
 from tilewright.codegen.llvm import call_primfunc, compile_module
 from tilewright.graphir.module import IRModule
 from tilewright.passes.context import PassContext
 from tilewright.passes.tensor.interleave_stores import InterleaveStores, interleave_stores
 from tilewright.tensorir import interpret, parse
+from tilewright.tensorir.expr import Ramp
+from tilewright.tensorir.functor import walk
+from tilewright.tensorir.stmt import PrimFunc
 from tilewright.tensorir.target import Target
 
 TURNS = """
@@ -26,7 +30,7 @@ AS_ONE = """
 primfunc @f(A: Buffer[(64,), uint16], B: Buffer[(64,), uint16]) attrs {"num_outputs": 1} {
   for i in range(2) {
     B[ramp(i * 16, 1, 16)] = reinterpret(
-      uint32x8(A[ramp(0 * 16 + i * 8, 1, 8)]) | uint32x8(A[ramp(1 * 16 + i * 8, 1, 8)]) << broadcast(uint32(16), 8),
+      uint32x8(A[ramp(i * 8, 1, 8)]) | uint32x8(A[ramp(i * 8 + 16, 1, 8)]) << broadcast(uint32(16), 8),
       dtype=uint16x16
     )
   }
@@ -60,6 +64,37 @@ def test_elements_come_to_their_places(kind: str, count: int):
     np.testing.assert_array_equal(found, expected)
 
 
+def in_turns(kind: str, count: int) -> tuple[PrimFunc, np.ndarray, np.ndarray]:
+    """Return a function that interleaves vectors, its argument and its result."""
+    a, expected = np.arange(128).astype(kind), np.zeros(128, kind)
+    rows = [a[number * 16 : number * 16 + 16] for number in range(count)]
+    expected[: 16 * count] = np.stack(rows, axis=1).reshape(-1)
+    return parse(turns(kind, count).replace("(64,)", "(128,)")), a, expected
+
+
+@pytest.mark.parametrize("count", [2, 3, 4, 5, 6, 7, 8])
+@pytest.mark.parametrize("kind", ["float32", "int64", "uint8", "float16"])
+def test_any_number_of_vectors_up_to_eight_is_interleaved(kind: str, count: int):
+    before, a, expected = in_turns(kind, count)
+    after = interleave_stores(before)
+    strides = [node.stride.value for node in walk(after) if isinstance(node, Ramp)]
+    assert strides and set(strides) == {1}
+    for func in (before, after):
+        found = np.zeros(128, kind)
+        interpret(func, a, found)
+        np.testing.assert_array_equal(found, expected)
+    found = np.zeros(128, kind)
+    call_primfunc(compile_module([after], Target("llvm", num_threads=1)), after, a, found)
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_numba_interleaves_an_odd_number_twice():
+    before, a, expected = in_turns("float32", 6)
+    after, found = interleave_stores(before), np.zeros(128, "float32")
+    numba_.compile_module([after], Target("numba", num_threads=1)).call("f", a, found)
+    np.testing.assert_array_equal(found, expected)
+
+
 def plain(text: str) -> str:
     return text.replace(' annotations {"interleave": True}', "")
 
@@ -71,7 +106,7 @@ def test_a_loop_without_the_annotation_stays(rewrites):
 @pytest.mark.parametrize(
     ("old", "new", "reason"),
     [
-        ("KIND", "float32", "2 elements of float32 do not make an integer"),
+        ("KIND", "bool", "vectors of boolx8 are not interleaved 2 at a time"),
         ("COUNT, 8)] = A", "3, 8)] = A", "are not interleaved"),
         ("= A[", "= B[", "reads the buffer that it writes"),
         ("SIZE + g", "SIZE + g * 2", "are not interleaved"),
