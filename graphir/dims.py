@@ -231,14 +231,15 @@ def _estimated(formula: _Formula, each: int) -> int:
     return found if isinstance(found, int) else each
 
 
-def bind_dims(value: Any, sizes: Mapping[Expr, int]) -> Any:
+def bind_dims(value: Any, sizes: Mapping[Expr, int] | Mapping[Expr, Dim]) -> Any:
     """Replace symbolic variables by sizes in a dimension or in nested tuples of dimensions; return anything else
     unchanged."""
     if isinstance(value, tuple):
         return tuple(bind_dims(item, sizes) for item in value)
     if isinstance(value, Expr):
-        known = {var: const(sizes[var], "int64") for var in free_vars(value) if var in sizes}
-        return simplify(substitute(value, known))
+        found = {var: sizes[var] for var in free_vars(value) if var in sizes}
+        known = {var: size if isinstance(size, Expr) else const(size, "int64") for var, size in found.items()}
+        return simplify(substitute(value, known)) if known else value
     return value
 
 

@@ -15,9 +15,11 @@ import numpy as np
 
 from tilewright.graphir.base import Expr as Expr
 from tilewright.graphir.base import FrozenExpr, new_fields
+from tilewright.graphir.call_sizes import bound_sizes, with_sizes_in_type
 from tilewright.graphir.constant import Constant as Constant
 from tilewright.graphir.control_flow import If as If
 from tilewright.graphir.control_flow import Loop as Loop
+from tilewright.graphir.keys import PRIMITIVE
 from tilewright.graphir.node import applied, attributes, child, children, definition, given, node, note, outer
 from tilewright.graphir.op import NoAttrs, Operator, get_operator, set_call_maker
 from tilewright.graphir.types import FuncType, TensorType, TupleType, Type
@@ -160,10 +162,21 @@ def _function_result(op: Expr, args: Sequence[Expr]) -> Type | None:
         raise TypeInferenceError(f"call of {name}: expected a function, found {signature}")
     if len(signature.params) != len(args):
         raise TypeInferenceError(f"{name}: expected {len(signature.params)} arguments, found {len(args)}")
+    fits = [arg.type is None or arg.type == param for param, arg in zip(signature.params, args, strict=True)]
+    if all(fits):
+        return signature.result
+    sizes = bound_sizes(signature.params, [arg.type for arg in args]) if _takes_all_sizes(op) else {}
     for number, (param, arg) in enumerate(zip(signature.params, args, strict=True)):
-        if arg.type is not None and arg.type != param:
-            raise TypeInferenceError(f"{name}: argument {number}: expected {param}, found {arg.type}")
-    return signature.result
+        if arg.type is not None and arg.type != with_sizes_in_type(param, sizes):
+            told = [f"{symbol!s} = {size!s}" for symbol, size in sizes.items()]
+            hint = f", with {', '.join(told)} from the other dimensions" if told else ""
+            raise TypeInferenceError(f"{name}: argument {number}: expected {param}, found {arg.type}{hint}")
+    return with_sizes_in_type(signature.result, sizes)
+
+
+def _takes_all_sizes(callee: Expr) -> bool:
+    """Return whether a call may give other sizes to symbolic dimensions: those of a fused group are the model's."""
+    return isinstance(callee, GlobalVar) or (isinstance(callee, Function) and not callee.attrs.get(PRIMITIVE))
 
 
 @node

@@ -5,13 +5,13 @@ Nothing recurses over the depth of the graph, nor over the depth of calls betwee
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, Union
 
 import numpy as np
 
-from tilewright.graphir.dims import bind_dims, symbol, symbols_in_attributes
+from tilewright.graphir.call_sizes import with_sizes_in_attributes
+from tilewright.graphir.dims import symbol, symbols_in_attributes
 from tilewright.graphir.expr import (
     Call,
     Constant,
@@ -190,16 +190,6 @@ class _Closure:
         self.scope = scope
 
 
-def _with_sizes(attrs: Any, sizes: Mapping[ScalarExpr, int]) -> Any:
-    """Replace symbolic dimensions in attributes by their sizes; references compute with numbers."""
-    if not sizes or attrs is None:
-        return attrs
-    known = {field.name: getattr(attrs, field.name) for field in dataclasses.fields(attrs)}
-    bound = {name: bind_dims(value, sizes) for name, value in known.items()}
-    changed = {name: value for name, value in bound.items() if value is not known[name]}
-    return dataclasses.replace(attrs, **changed) if changed else attrs
-
-
 _Run = Generator[tuple["_Closure", Sequence[Value]], Value, Value]
 
 
@@ -315,7 +305,7 @@ class _Machine:
         if isinstance(node, Call):
             assert isinstance(node.op, Operator)
             try:
-                attrs = _with_sizes(node.attrs, scope.sizes)
+                attrs = with_sizes_in_attributes(node.attrs, scope.sizes)  # references compute with numbers
                 result = self.compute_call(node, [self.get(arg, scope) for arg in node.args], attrs)
             except Exception as error:
                 add_note(error, f"in the NumPy reference of {summary(node)}")

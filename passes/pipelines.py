@@ -30,6 +30,7 @@ def graph_pipeline(target: Target | None = None) -> Sequential:
     return Sequential(
         [
             graph.InferType(),
+            graph.SpecializeCalls(),
             graph.InlineFunctions(),
             graph.RemoveUnusedFunctions(),
             graph.SimplifyInference(),

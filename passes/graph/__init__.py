@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from tilewright.passes.graph.remove_unused import RemoveUnusedFunctions
     from tilewright.passes.graph.simplify_expr import SimplifyExpr
     from tilewright.passes.graph.simplify_inference import SimplifyInference
+    from tilewright.passes.graph.specialize_calls import SpecializeCalls
     from tilewright.passes.graph.walk import rewrite_graph
     from tilewright.passes.graph.widen_halves import WidenHalves
     from tilewright.passes.graph.winograd import Winograd
@@ -53,6 +54,7 @@ __all__ = [
     "RemoveUnusedFunctions",
     "SimplifyExpr",
     "SimplifyInference",
+    "SpecializeCalls",
     "ToANormalForm",
     "ToGraphNormalForm",
     "WidenHalves",

@@ -14,9 +14,11 @@ functions that are called where they are defined. Recursive functions, fused gro
 
 from __future__ import annotations
 
+from tilewright.graphir.call_sizes import bound_sizes
 from tilewright.graphir.expr import Call, Expr, Function, GlobalVar, Var
 from tilewright.graphir.module import IRModule
 from tilewright.graphir.op import Operator
+from tilewright.graphir.specialize import with_sizes
 from tilewright.graphir.visitor import post_order
 from tilewright.passes.base import SKIP_OPTIMIZATION, ModulePass
 from tilewright.passes.context import PassContext
@@ -86,7 +88,12 @@ def instantiate(function: Function, args: tuple[Expr, ...], copy: bool = True) -
 
     Args:
         copy: whether to rename the variables that the body binds, which is needed if the body is also used elsewhere.
+
+    Symbolic dimensions of the parameters become those of the arguments.
     """
+    sizes = bound_sizes([param.type for param in function.params], [arg.type for arg in args])
+    if sizes and function.type is not None:
+        function = with_sizes(function, sizes)
     done: dict[Expr, Expr] = dict(zip(function.params, args, strict=True))
     if copy:
         for node in post_order(function.body, known=done):
