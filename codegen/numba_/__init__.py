@@ -8,9 +8,9 @@ from tilewright.tensorir.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from tilewright.codegen.numba_.compile import NumbaModule, compile_module
-    from tilewright.codegen.numba_.source import emit_source
+    from tilewright.codegen.numba_.source import TracedSource, emit_source, trace_source
 
-__all__ = ["NumbaModule", "compile_module", "emit_source"]
+__all__ = ["NumbaModule", "TracedSource", "compile_module", "emit_source", "trace_source"]
 
 if not TYPE_CHECKING:
     __getattr__, __dir__ = lazy_exports(__name__)

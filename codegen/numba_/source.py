@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -55,6 +56,9 @@ class FunctionWriter(ExpressionWriter):
         self.functions = functions
         self.python_names = python_names
         self.lines: list[str] = []
+        #: For each line, the statement that it was written for; None before the first one.
+        self.makers: list[Stmt | None] = []
+        self._statement: Stmt | None = None
         self.depth = 1
         #: Names of array slices by their source: a slice that several calls take is made once.
         self.parts: dict[str, str] = {}
@@ -62,9 +66,10 @@ class FunctionWriter(ExpressionWriter):
         for name in python_names.values():
             self.names.fresh(name)
 
-    def line(self, text: str) -> None:
-        """Append a line at the current depth."""
-        self.lines.append("    " * self.depth + text)
+    def line(self, text: str, deeper: int = 0) -> None:
+        """Append a line at the current depth, or deeper."""
+        self.lines.append("    " * (self.depth + deeper) + text)
+        self.makers.append(self._statement)
 
     def begin(self, stmt: Stmt, *parts: Expr | None) -> None:
         """Begin a statement with these expressions."""
@@ -93,7 +98,9 @@ class FunctionWriter(ExpressionWriter):
         writer = _STATEMENTS.get(type(stmt))
         if writer is None:
             self.error(stmt, f"cannot generate code for statements of class {type(stmt).__name__}")
+        outer, self._statement = self._statement, stmt
         writer(self, stmt)
+        self._statement = outer
 
     def function(self) -> str:
         """Write the whole function; return its source."""
@@ -157,7 +164,7 @@ class FunctionWriter(ExpressionWriter):
         self.variables[loop.var] = name
         outer, self._in_parallel = self._in_parallel, self._in_parallel or parallel
         if convert:
-            self.lines.append("    " * (self.depth + 1) + f"{name} = np.{loop.var.dtype!s}({raw})")
+            self.line(f"{name} = np.{loop.var.dtype!s}({raw})", deeper=1)
         self.body(loop.body)
         self._in_parallel = outer
         self.buffers.update(outside)
@@ -411,6 +418,19 @@ def python_names(functions: Sequence[PrimFunc]) -> dict[str, str]:
     return names
 
 
+@dataclasses.dataclass(frozen=True)
+class TracedSource:
+    """Python source whose lines know where they come from.
+
+    Attributes:
+        text: the source.
+        statements: for each of its lines the statement that it was written for; None for imports and the like.
+    """
+
+    text: str
+    statements: Sequence[Stmt | None]
+
+
 def emit_source(functions: Sequence[PrimFunc]) -> str:
     """Emit Python source for ``functions``. Buffers are arrays of their shapes (of one dimension if they have strides,
     of uint16 for half types), variables are integers.
@@ -418,13 +438,28 @@ def emit_source(functions: Sequence[PrimFunc]) -> str:
     Raises:
         CodegenError: a program contains something that cannot be expressed; the place is underlined.
     """
+    return trace_source(functions).text
+
+
+def trace_source(functions: Sequence[PrimFunc]) -> TracedSource:
+    """Emit the same with the statement of each line.
+
+    Raises:
+        CodegenError: as :func:`emit_source`.
+    """
     names = python_names(functions)
     by_name = {func.name: func for func in functions}
     helpers: set[str] = set()
     instructions: set[str] = set()
-    written = [FunctionWriter(func, helpers, by_name, names, instructions).function() for func in functions]
+    writers = [FunctionWriter(func, helpers, by_name, names, instructions) for func in functions]
+    written = [writer.function() for writer in writers]
     imported = [f"from {c_function.__module__} import {c_function.__name__}\n"] if instructions else []
     loaded = [f'{C_PREFIX}{name} = {c_function.__name__}("{name}")' for name in sorted(instructions)]
     header = HEADER + "".join([*imported, *[f"\n{line}\n" for line in loaded]])
-    parts = [header, *[HELPERS[name] for name in sorted(helpers)], *written]
-    return "\n\n".join(parts)
+    text = "\n\n".join([header, *[HELPERS[name] for name in sorted(helpers)]])
+    statements: list[Stmt | None] = []
+    for writer, function in zip(writers, written, strict=True):
+        text += "\n\n" + function
+        above = text.count("\n") - len(writer.makers)  # a function ends with the last of its lines
+        statements += [None] * (above - len(statements)) + writer.makers
+    return TracedSource(text, statements)

@@ -75,8 +75,8 @@ class _Specializer:
         if not isinstance(node, Call):
             return {}
         called: object = node.op
-        if isinstance(node.op, GlobalVar):
-            called = self.mod[node.op] if node.op in self.mod else None
+        if isinstance(called, GlobalVar) and called in self.mod:
+            called = self.mod[called]
         if not isinstance(called, Function) or is_primitive(called):
             return {}
         return bound_sizes([param.type for param in called.params], [arg.type for arg in node.args])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 from collections.abc import Callable
 
 import numpy as np
@@ -205,6 +206,20 @@ def test_source_reads_like_the_formula() -> None:
         "column])", "column]"
     )
     assert "numba.prange(6)" in source
+
+
+def test_each_line_of_the_source_knows_its_statement() -> None:
+    functions = [matmul(6, 5, 7), dataclasses.replace(matmul(3, 3, 3), name="g")]
+    traced = numba_.trace_source(functions)
+    assert traced.text == numba_.emit_source(functions)
+    assert len(traced.statements) == len(traced.text.splitlines())
+    for line, made in zip(traced.text.splitlines(), traced.statements, strict=True):
+        if line.lstrip().startswith("for "):
+            assert isinstance(made, For)
+        elif "] = " in line:
+            assert isinstance(made, BufferStore)
+        elif not line.startswith(" "):
+            assert made is None
 
 
 def test_copies_of_an_operand_are_computed_once_in_a_statement() -> None:

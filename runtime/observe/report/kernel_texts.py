@@ -6,15 +6,17 @@ import dataclasses
 
 from tilewright.codegen.analysis import called_names
 from tilewright.codegen.llvm.source_lines import trace_code
-from tilewright.codegen.numba_ import emit_source
+from tilewright.codegen.numba_ import trace_source
 from tilewright.graphir.module import IRModule
 from tilewright.passes.context import PassContext
 from tilewright.passes.pipelines import readable_pipeline, schedule_pipeline
 from tilewright.runtime.build_settings import BuildSettings
 from tilewright.runtime.lower_model import LoweredFunction
 from tilewright.runtime.observe.report.history import MOST_LINES, function_text
-from tilewright.runtime.observe.report.source_lines import TRACED, SourceLines
+from tilewright.runtime.observe.report.source_lines import TRACED, SourceLines, kernel_lines, statement_sources
 from tilewright.tensorir.errors import CodegenError
+from tilewright.tensorir.functor import walk_statements
+from tilewright.tensorir.sources import tracing, with_sources
 from tilewright.tensorir.stmt import PrimFunc
 from tilewright.tensorir.target import Target
 
@@ -30,7 +32,7 @@ class KernelTexts:
     Attributes:
         texts: the texts.
         origins: for each line of a text the numbers, from 0, of the lines of the stage before that it comes from; for
-            ``tensor``, the numbers of the operators that the kernel computes. ``numba`` has none.
+            ``tensor``, the numbers of the operators that the kernel computes. The stage before ``numba`` is ``tensor``.
     """
 
     texts: dict[str, str]
@@ -62,7 +64,7 @@ def kernel_texts(
             if stage in made
         }
         if key.name in readable:
-            made["numba"] = readable[key.name]
+            made["numba"], origins["numba"] = readable[key.name]
         if target.kind == "llvm" and not called_names(function.body):
             code = trace_code([function], target)
             made["llvm"], made["assembly"] = code.llvm_ir, code.assembly
@@ -77,20 +79,28 @@ def kernel_texts(
     return texts
 
 
-def _readable(mod: IRModule, target: Target, context: PassContext) -> dict[str, str]:
-    """Print the kernels as numba source, by name, except those that cannot be expressed in it."""
+def _readable(mod: IRModule, target: Target, context: PassContext) -> dict[str, tuple[str, Origins]]:
+    """Print the kernels of stage ``tensor`` as numba source, by name, with the lines that each line comes from."""
     numba = Target("numba", num_threads=target.num_threads)
-    kernels = IRModule({key: func for key, func in mod.functions.items() if isinstance(func, PrimFunc)})
-    with numba:
-        made = readable_pipeline()(schedule_pipeline(numba)(kernels, context), context)
-    sources = {}
+    kernels = {key: func for key, func in mod.functions.items() if isinstance(func, PrimFunc)}
+    lines = {key.name: kernel_lines(func) for key, func in kernels.items()}
+    placed = IRModule({key: with_sources(func, lines[key.name].lines) for key, func in kernels.items()})
+    with numba, tracing():
+        made = readable_pipeline()(schedule_pipeline(numba)(placed, context), context)
+    readable: dict[str, tuple[str, Origins]] = {}
     for key, function in made.functions.items():
-        if isinstance(function, PrimFunc) and not called_names(function.body):
-            try:
-                sources[key.name] = emit_source([function])
-            except CodegenError as error:
-                sources[key.name] = f"# cannot be expressed in numba: {error}"
-    return sources
+        if not isinstance(function, PrimFunc) or called_names(function.body):
+            continue
+        try:
+            source = trace_source([function])
+        except CodegenError as error:
+            readable[key.name] = f"# cannot be expressed in numba: {error}", []
+            continue
+        before = lines.get(key.name)
+        found = {} if before is None else statement_sources(list(walk_statements(function.body)), before)
+        origins: Origins = [sorted(found.get(stmt, ())) if stmt is not None else [] for stmt in source.statements]
+        readable[key.name] = source.text, origins
+    return readable
 
 
 def _blank_lines(text: str) -> int:

@@ -86,7 +86,7 @@ def kernel_lines(func: PrimFunc, before: KernelLines | None = None) -> KernelLin
         lines[stmt] = lines.get(stmt, NO_SOURCES) | {first}
         for line in range(first, last + 1):
             on_line[line] = stmt
-    sources = _sources(statements, before)
+    sources = statement_sources(statements, before)
     return KernelLines(on_line, lines, [sources.get(stmt, NO_SOURCES) if stmt else NO_SOURCES for stmt in on_line])
 
 
@@ -97,7 +97,7 @@ def _line_numbers(length: int, ends: Sequence[int]) -> list[int]:
     return numbers
 
 
-def _sources(statements: Sequence[Stmt], before: KernelLines | None) -> dict[Stmt, Sources]:
+def statement_sources(statements: Sequence[Stmt], before: KernelLines | None) -> dict[Stmt, Sources]:
     """Return the sources of each statement. A loop comes from the loop that it took the place of, if that computed the
     same; otherwise, as for a loop around parts of several, from what the statements in it come from."""
     inside: dict[Stmt, Sources] = {}

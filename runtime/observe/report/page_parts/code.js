@@ -2,26 +2,32 @@
 // at one marks all that it was made of, and all that was made of it; a click scrolls to them.
 const PANES = [["operators", "Graph operators"], ["tensor", "Loops before the schedule"], ["scheduled", "Scheduled loops"], ["lowered", "Loops after all passes"],
   ["llvm", "LLVM IR"], ["assembly", "Assembly"], ["numba", "numba source"]];
-const CHAIN = ["operators", "tensor", "scheduled", "lowered", "llvm", "assembly"];
+// The stage before each stage; the source for numba is made of the loops before the schedule, beside the other stages.
+const BEFORE = { tensor: "operators", scheduled: "tensor", lowered: "scheduled", llvm: "lowered", assembly: "llvm", numba: "tensor" };
 const openPanes = new Set(["operators", "scheduled", "llvm", "assembly"]);
 
-// The relation between lines: for each stage of the chain, by line, those of the stage before.
+// The relation between lines: for each stage, by line, those of the stage before.
 function linesOf(kernel, operators) {
-  const origins = data.lines[kernel] || {}, up = {}, down = {};
-  for (let level = 1; level < CHAIN.length; level++) {
-    const stage = CHAIN[level];
+  const origins = data.lines[kernel] || {}, up = {}, down = {}, after = {};
+  for (const [stage, before] of Object.entries(BEFORE)) {
     up[stage] = origins[stage] || [];
     if (stage === "tensor" && operators.length === 1) up[stage] = up[stage].map((found) => found.length ? found : [0]);
-    const made = down[CHAIN[level - 1]] = new Map();
+    (after[before] = after[before] || []).push(stage);
+    const made = down[stage] = new Map();
     up[stage].forEach((found, line) => found.forEach((from) => { if (!made.has(from)) made.set(from, []); made.get(from).push(line); }));
   }
   return (stage, line) => {
-    const found = { [stage]: new Set([line]) }, start = CHAIN.indexOf(stage);
-    if (start < 0) return found;
-    for (let level = start; level > 0; level--)
-      found[CHAIN[level - 1]] = new Set([...found[CHAIN[level]]].flatMap((one) => up[CHAIN[level]][one] || []));
-    for (let level = start; level + 1 < CHAIN.length; level++)
-      found[CHAIN[level + 1]] = new Set([...found[CHAIN[level]]].flatMap((one) => down[CHAIN[level]].get(one) || []));
+    const found = { [stage]: new Set([line]) };
+    const fall = (from) => { // to what was made of lines, on every way
+      for (const next of after[from] || [])
+        if (!found[next]) {
+          found[next] = new Set([...found[from]].flatMap((one) => down[next].get(one) || []));
+          fall(next);
+        }
+    };
+    for (let now = stage; BEFORE[now]; now = BEFORE[now])
+      found[BEFORE[now]] = new Set([...found[now]].flatMap((one) => up[now][one] || []));
+    for (let now = stage; now; now = BEFORE[now]) fall(now);
     return found;
   };
 }

@@ -72,6 +72,19 @@ def test_an_instruction_leads_back_to_the_operator(code: Any) -> None:
     assert len(found["assembly"]) == len(found["llvm"]) == len(found["lowered"]) == len(found["scheduled"]) == 1
 
 
+def test_the_source_for_numba_is_linked_with_what_it_is_made_of(code: Any) -> None:
+    code.click("button[data-pane=numba]")
+    source = code.locator(".pane[data-pane=numba] .line")
+    source.filter(has_text=re.compile(r"^ *dense.*\] = .*\+")).first.hover()
+    found = linked(code)
+    assert [line.split()[0] for line in found["operators"]] == ["nn.dense"]
+    assert found["tensor"] and all("dense[vi0, vi1] = dense[vi0, vi1] + x[vi0, vk]" in line for line in found["tensor"])
+    assert any("vfmadd" in line or "vmulps" in line for line in found["assembly"])
+    code.locator(".pane[data-pane=tensor] .line", has_text="relu[vi0, vi1] = max(").hover()
+    marked = code.locator(".pane[data-pane=numba] .line.linked").all_text_contents()
+    assert any("max" in line and "relu" in line for line in marked) and not any(" + " in line for line in marked)
+
+
 def test_an_operator_leads_to_its_instructions(code: Any) -> None:
     code.locator(".pane[data-pane=operators] .line", has_text="nn.relu").hover()
     found = linked(code)

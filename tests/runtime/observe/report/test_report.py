@@ -105,11 +105,15 @@ def test_each_line_of_a_kernel_knows_the_lines_that_it_comes_from(data: dict[str
     stages = ["tensor", "scheduled", "lowered", "llvm", "assembly"]
     for name, texts in data["kernels"].items():
         before = 2 if name != "softmax" else 1  # the operators
-        for stage in stages:
+        sizes = {}
+        for stage in [*stages, "numba"]:
             origins = data["lines"][name][stage]
+            before = sizes["tensor"] if stage == "numba" else before
             assert len(origins) == texts[stage].count("\n") + 1
             assert all(0 <= line < before for found in origins for line in found)
-            before = len(origins)
+            before = sizes[stage] = len(origins)
+        source = zip(texts["numba"].split("\n"), data["lines"][name]["numba"], strict=True)
+        assert all(origins for line, origins in source if "] = " in line or line.strip().startswith("for "))
         loops = zip(texts["lowered"].split("\n"), data["lines"][name]["lowered"], strict=True)
         assert all(origins for line, origins in loops if " = " in line and "primfunc" not in line)
 
