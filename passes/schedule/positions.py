@@ -39,5 +39,5 @@ def _lies_along(load: BufferLoad, row: Var) -> bool:
     return not load.buffer.strides and is_contiguous(load, row, behind)
 
 
-def _at(value: Expr, position: Expr, number: int) -> Expr:
+def _at(value: Expr, position: Var, number: int) -> Expr:
     return Analyzer().simplify(substitute(value, {position: IntImm(number, position.dtype)}))
