@@ -50,7 +50,7 @@ def _dot_misfit(types: Sequence[DataType]) -> str | None:
 
 
 #: Odd numbers of vectors whose lanes an intrinsic interleaves.
-INTERLEAVED = (3, 5, 7)
+INTERLEAVED = (3, 5, 7, 9, 11, 13, 15)
 
 
 def _interleave_misfit(types: Sequence[DataType]) -> str | None:

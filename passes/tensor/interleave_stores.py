@@ -37,8 +37,8 @@ from tilewright.tensorir.intrinsics import INTERLEAVED
 from tilewright.tensorir.keys import INTERLEAVE
 from tilewright.tensorir.stmt import BufferStore, For, LetStmt, PrimFunc, Stmt, sequence
 
-#: The most vectors that are interleaved in registers: half of those that the smallest processors have.
-_MOST_VECTORS = 8
+#: The most vectors that are interleaved in registers. Few processors have more registers; others keep some in memory.
+_MOST_VECTORS = 16
 
 #: Widths of the integers that elements are packed into.
 _WORDS = (16, 32, 64)

@@ -191,7 +191,9 @@ def test_what_would_divide_by_zero_outside_of_the_predicate_stays() -> None:
 def test_what_is_masked_by_lane_stays_where_its_operands_would_be_gathered() -> None:
     with tw.PassContext(opt_level=3):
         for axis, allocated in ((0, False), (1, False), (2, True)):
-            values = [gi.var(name, shape=(4, 32)) for name in "abcdefghi"]  # more than are interleaved in registers
+            values = [
+                gi.var(name, shape=(4, 32)) for name in "abcdefghijklmnopq"
+            ]  # more than are interleaved in registers
             model = tw.build(gi.Function(values, gi.stack(values, axis=axis)))
             assert ("allocate" in model.ir("scheduled")) == allocated
 
