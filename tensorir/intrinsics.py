@@ -52,6 +52,17 @@ def _dot_misfit(types: Sequence[DataType]) -> str | None:
 #: Odd numbers of vectors whose lanes an intrinsic interleaves.
 INTERLEAVED = (3, 5, 7, 9, 11, 13, 15)
 
+#: The most vectors that are interleaved in registers. Few processors have more registers; others keep some in memory.
+_MOST_INTERLEAVED = 16
+
+
+def can_interleave(count: int) -> bool:
+    """Return whether the lanes of that many vectors can be interleaved in registers: an even number by halves."""
+    odd = count
+    while odd % 2 == 0 and odd:
+        odd //= 2
+    return 2 <= count <= _MOST_INTERLEAVED and (odd == 1 or odd in INTERLEAVED)
+
 
 def _interleave_misfit(types: Sequence[DataType]) -> str | None:
     *vectors, part = types

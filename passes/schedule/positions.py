@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from tilewright.passes.schedule.facts import constant, is_contiguous, mergeable, reductions, spatial, stores, uses
-from tilewright.passes.tensor.interleave_stores import can_interleave
 from tilewright.tensorir.arith import Analyzer
 from tilewright.tensorir.expr import BufferLoad, Expr, IntImm, Select, Var
 from tilewright.tensorir.functor import LOADS, substitute, uses_var, walk, walk_to
+from tilewright.tensorir.intrinsics import can_interleave
 from tilewright.tensorir.stmt import Block
 
 

@@ -33,25 +33,12 @@ from tilewright.passes.tensor.intents import IntentLowering, states
 from tilewright.tensorir.dtype import DataType
 from tilewright.tensorir.expr import BinaryOp, Buffer, Call, Cast, Expr, IntImm, Ramp, Var, const
 from tilewright.tensorir.functor import leaves, substitute, uses_var
-from tilewright.tensorir.intrinsics import INTERLEAVED
+from tilewright.tensorir.intrinsics import can_interleave
 from tilewright.tensorir.keys import INTERLEAVE
 from tilewright.tensorir.stmt import BufferStore, For, LetStmt, PrimFunc, Stmt, sequence
 
-#: The most vectors that are interleaved in registers. Few processors have more registers; others keep some in memory.
-_MOST_VECTORS = 16
-
 #: Widths of the integers that elements are packed into.
 _WORDS = (16, 32, 64)
-
-
-def can_interleave(count: int) -> bool:
-    """Return whether the lanes of that many vectors can be interleaved in registers: an even number by halves."""
-    if not 2 <= count <= _MOST_VECTORS:
-        return False
-    odd = count
-    while odd % 2 == 0:
-        odd //= 2
-    return odd == 1 or odd in INTERLEAVED
 
 
 class _Interleaver(IntentLowering):
