@@ -4,7 +4,8 @@ On a terminal, write one line, from the first second on, and remove it when the 
 
     building: 12 of 38 kernels, 5 of them found in the cache, 3 s
 
-Elsewhere, write nothing, unless ``TILEWRIGHT_LOG=build`` (the logger ``tilewright.build``) requests lines.
+Elsewhere, write nothing, unless ``TILEWRIGHT_LOG=build`` (the logger ``tilewright.build``) requests lines. Commands
+write that line into a pipe, too, every few seconds.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ _SILENT_SECONDS = 1.0
 #: Seconds between two updates of the line, and between two lines of a log about kernels.
 _LINE_SECONDS = 0.2
 _LOG_SECONDS = 1.0
+#: Seconds between two lines in a pipe.
+_PIPE_SECONDS = 5.0
 
 
 class Progress:
@@ -109,8 +112,12 @@ def progress() -> Progress:
 
 
 @contextlib.contextmanager
-def building() -> Iterator[Progress]:
-    """Show the progress of a build inside the ``with`` block. A nested build counts as a part of the outer one."""
+def building(lines: bool = False) -> Iterator[Progress]:
+    """Show the progress of a build inside the ``with`` block. A nested build counts as a part of the outer one.
+
+    Args:
+        lines: whether to write lines where standard error is no terminal.
+    """
     known = _current.get()
     if known is not None:
         yield known
@@ -118,7 +125,7 @@ def building() -> Iterator[Progress]:
     made = Progress()
     token = _current.set(made)
     try:
-        with _shown(made):
+        with _shown(made, lines):
             yield made
         made.end()
     finally:
@@ -137,15 +144,16 @@ def hidden() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _shown(made: Progress) -> Iterator[None]:
-    """Show the line if standard error is a terminal and no log is written to it."""
+def _shown(made: Progress, lines: bool) -> Iterator[None]:
+    """Show the line if standard error is a terminal and no log is written to it; or ``lines`` where it is none."""
     stream = sys.stderr
-    if not _is_terminal(stream) or os.environ.get(LOG) or not _line.acquire(blocking=False):
+    write = _write if _is_terminal(stream) else _write_lines if lines and stream is not None else None
+    if write is None or os.environ.get(LOG) or not _line.acquire(blocking=False):
         yield
         return
     try:
         over = threading.Event()
-        writer = threading.Thread(target=_write, args=(made, stream, over), name="tilewright-progress", daemon=True)
+        writer = threading.Thread(target=write, args=(made, stream, over), name="tilewright-progress", daemon=True)
         writer.start()
         try:
             yield
@@ -161,6 +169,14 @@ def _is_terminal(stream: TextIO | None) -> bool:
         return stream is not None and stream.isatty() and os.environ.get("TERM") != "dumb"
     except (AttributeError, ValueError):  # a replacement in some programs, or a closed file
         return False
+
+
+def _write_lines(made: Progress, stream: TextIO, over: threading.Event) -> None:
+    """Write a line periodically."""
+    with contextlib.suppress(OSError, ValueError):  # nobody reads any more
+        while not over.wait(_PIPE_SECONDS):
+            stream.write(made.text() + "\n")
+            stream.flush()
 
 
 def _write(made: Progress, stream: TextIO, over: threading.Event) -> None:

@@ -77,6 +77,17 @@ def test_nothing_is_written_elsewhere(where: str, terminal: Terminal, monkeypatc
     assert terminal.getvalue() == ""
 
 
+def test_a_command_writes_lines_into_a_pipe(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(terminal, "isatty", lambda: False)
+    monkeypatch.setattr(showing, "_PIPE_SECONDS", 0.005)
+    with building(lines=True) as shown:
+        shown.kernels(3)
+        shown.done()
+        time.sleep(0.05)
+    lines = terminal.getvalue().splitlines()
+    assert lines and set(lines) == {"building: 1 of 3 kernels, 0 s"} and "\r" not in terminal.getvalue()
+
+
 def test_one_of_several_builds_has_the_line(terminal: Terminal) -> None:
     with building() as outer, building() as inner:
         assert inner is outer

@@ -130,10 +130,11 @@ def counting(text: str, total: int | None) -> Iterator[Callable[[int], None]]:
 
 @contextlib.contextmanager
 def compiling() -> Iterator[Progress]:
-    """Show the progress of a build, unless ``--quiet``."""
+    """Show the progress of a build, unless ``--quiet``: a line of a terminal, or lines in a pipe if it takes long."""
     from tilewright.runtime.progress import building, hidden
 
-    with hidden() if settings().quiet else contextlib.nullcontext(), building() as progress:
+    quiet = settings().quiet
+    with hidden() if quiet else contextlib.nullcontext(), building(lines=not quiet) as progress:
         yield progress
 
 
