@@ -56,6 +56,22 @@ def call(model: tw.Executable, *arrays: FloatArray) -> Run:
     return lambda: model(*arrays)
 
 
+@pytest.mark.parametrize("count", [2, 3, 4, 8])
+def test_stack_along_the_last_axis(benchmark: Any, count: int) -> None:
+    vectors = [normal(1 << 20, seed=seed) for seed in range(count)]
+    names = [f"x{number}" for number in range(count)]
+    model = compiled(dict.fromkeys(names, vectors[0].shape), lambda *found: gi.stack(*found, axis=-1), 1)
+    check(model(*vectors), np.stack(vectors, axis=-1).astype(np.float64), 0.0)
+    compare(
+        benchmark,
+        call(model, *vectors),
+        title=f"stack of {count} vectors along the last axis",
+        threads=1,
+        numpy=lambda: np.stack(vectors, axis=-1),
+        work=Work(COPY, 2.0 * count * vectors[0].nbytes),
+    )
+
+
 @pytest.mark.parametrize("threads", THREADS)
 @pytest.mark.parametrize("size", [512, 1024])
 def test_matmul(benchmark: Any, size: int, threads: int) -> None:
