@@ -130,6 +130,8 @@ KERNELS: dict[str, Make] = {
     "transpose_of_images": _float(lambda x: gi.transpose(x, axes=(0, 2, 3, 1)), _IMAGE),
     "concatenate": _float(lambda a, b: gi.concatenate(a, b, axis=1), (5, "n"), (5, 7)),
     "stack": _float(lambda a, b: gi.stack(a, b, axis=1), (5, 19), (5, 19)),
+    "stack along the last axis": _float(lambda *x: gi.stack(*x, axis=-1), *[(5, "n")] * 3),
+    "stack of halves": _float(lambda *x: gi.stack(*x, axis=-1), *[(70,)] * 6, dtype="float16"),
     "pad": _float(lambda x: gi.pad(x, pad_width=((1, 2), (3, 1))), (6, "n")),
     "slice": _float(lambda x: x[1:, ::3], _ROWS),
     "flip": _float(lambda x: gi.flip(x, axis=1), _ROWS),
