@@ -319,6 +319,9 @@ INEXACT: tuple[Rule, ...] = (
 )
 
 
+_EXACT, _ALL = Rules(EXACT), Rules((*EXACT, *INEXACT))
+
+
 @register_pass
 @function_pass(opt_level=1, name="SimplifyExpr")
 class SimplifyExpr(FunctionPass):
@@ -326,7 +329,7 @@ class SimplifyExpr(FunctionPass):
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
         """Return ``func`` simplified."""
-        table = Rules((*EXACT, *INEXACT) if ctx.is_fast else EXACT)
+        table = _ALL if ctx.is_fast else _EXACT
 
         def simplify(node: Expr) -> Expr:
             if type(node) is not Call or not isinstance(node.type, TensorType):
