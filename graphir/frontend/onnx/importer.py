@@ -30,7 +30,7 @@ from tilewright.graphir.frontend.onnx.model import (
 from tilewright.graphir.frontend.onnx.narrowing import input_types
 from tilewright.graphir.frontend.onnx.node import Node
 from tilewright.graphir.frontend.onnx.registry import find_converter, normalized_domain
-from tilewright.graphir.frontend.onnx.runtime_sizes import RuntimeSizes
+from tilewright.graphir.frontend.runtime_sizes import RuntimeSizes
 from tilewright.graphir.frontend.onnx.schema import STANDARD_DOMAINS, check_node, schema_of
 from tilewright.graphir.frontend.onnx.sizes import with_equal_sizes
 from tilewright.graphir.frontend.onnx.tensors import Array, onnx_type, to_array

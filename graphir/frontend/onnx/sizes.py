@@ -173,16 +173,6 @@ def _with_equal_inner_sizes(inputs: list[Expr | None]) -> list[Expr | None]:
     return [get_operator("match_shape")(inputs[0], shape=(*a[:columns], b[rows])), inputs[1]]
 
 
-def with_elements(x: Expr, newshape: Sequence[Dim]) -> Expr:
-    """Return ``x`` for a reshape: where it cannot be proved that the shape has as many elements, a call checks it."""
-    if not isinstance(x.type, TensorType) or any(isinstance(dim, int) and dim < 0 for dim in newshape):
-        return x
-    found, wanted = product(x.type.shape), product(newshape)
-    if dim_equal(found, wanted) or (isinstance(found, int) and isinstance(wanted, int)):
-        return x
-    return get_operator("match_shape")(reshape(x, newshape=(found,)), shape=(wanted,))
-
-
 def with_remaining(old: Sequence[Dim], newshape: Sequence[Dim]) -> list[Dim]:
     """Return the sizes of a reshape with the -1 computed, where the known sizes may not divide the others: then a call
     checks that they do."""
