@@ -75,7 +75,9 @@ def celu(node: Node, x: Expr, alpha: float) -> Expr:
 def softplus(node: Node, x: Expr, beta: Any, threshold: Any) -> Expr:
     """Return ``log(1 + exp(beta * x)) / beta``; ``x`` itself where ``beta * x`` is above a threshold."""
     scaled = multiply(x, node.tensor(beta))
-    soft = divide(get_operator("log1p")(exp(get_operator("minimum")(scaled, node.tensor(threshold)))), node.tensor(beta))
+    soft = divide(
+        get_operator("log1p")(exp(get_operator("minimum")(scaled, node.tensor(threshold)))), node.tensor(beta)
+    )
     return where(get_operator("greater")(scaled, node.tensor(threshold)), x, soft)
 
 

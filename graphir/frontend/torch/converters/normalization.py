@@ -33,7 +33,10 @@ def native_layer_norm(
     """Normalize the last axes together; return the means and the reciprocal deviations as well."""
     axes = tuple(range(len(shape_of(x)) - len(shape), len(shape_of(x))))
     centre, inverse = _moments(x, axes, eps)
-    return [_layer_normalized(x, len(shape), weight, bias, eps), *(cast_to(part, node.result(1).dtype) for part in (centre, inverse))]
+    return [
+        _layer_normalized(x, len(shape), weight, bias, eps),
+        *(cast_to(part, node.result(1).dtype) for part in (centre, inverse)),
+    ]
 
 
 def _moments(x: Expr, axes: Sequence[int], eps: float) -> tuple[Expr, Expr]:
@@ -109,7 +112,9 @@ def _vector(x: Expr, size: Dim, vector: Expr | None, fill: float) -> Expr:
     return _ones((size,), dtype_of(x), fill) if vector is None else cast_to(vector, dtype_of(x))
 
 
-def _batch_normalized(x: Expr, weight: Expr | None, bias: Expr | None, centre: Expr, variance: Expr, eps: float) -> Expr:
+def _batch_normalized(
+    x: Expr, weight: Expr | None, bias: Expr | None, centre: Expr, variance: Expr, eps: float
+) -> Expr:
     size = shape_of(x)[1]
     vectors = [_vector(x, size, weight, 1.0), _vector(x, size, bias, 0.0)]
     vectors += [_vector(x, size, centre, 0.0), _vector(x, size, variance, 1.0)]

@@ -129,7 +129,10 @@ def flash_attention(
     """Compute attention; the second result, the logarithm of the sum of each row, is only for gradients."""
     if dropout_p:
         raise node.unsupported("dropout while training")
-    return [attended(node, query, key, value, mask, is_causal, scale), log_sums(node, query, key, mask, is_causal, scale)]
+    return [
+        attended(node, query, key, value, mask, is_causal, scale),
+        log_sums(node, query, key, mask, is_causal, scale),
+    ]
 
 
 def attended(
@@ -182,11 +185,11 @@ def log_sums(node: Node, query: Expr, key: Expr, mask: Expr | None, is_causal: b
     scores = multiply(scores, node.tensor(width**-0.5 if scale is None else float(scale), wide))
     if mask is not None:
         low = node.tensor(float("-inf"), wide)
-        scores = get_operator("where")(mask, scores, low) if dtype_of(mask) is BOOL else add(scores, cast_to(mask, wide))
+        scores = (
+            get_operator("where")(mask, scores, low) if dtype_of(mask) is BOOL else add(scores, cast_to(mask, wide))
+        )
     if is_causal:
         ones = get_operator("full")(shape=shape_of(scores)[-2:], fill=1.0, dtype=wide)
         seen = get_operator("greater")(get_operator("tril")(ones), 0.0)
         scores = get_operator("where")(seen, scores, node.tensor(float("-inf"), wide))
     return get_operator("logsumexp")(scores, axis=(-1,), keepdims=False)
-
-

@@ -190,5 +190,3 @@ def sum_of_numbers(node: Node, x: Expr, dim: Axes, keepdim: bool, dtype: Any) ->
     if dtype_of(value).is_float:
         value = where(get_operator("isnan")(value), node.tensor(0.0), value)
     return _reduced(node, "sum", value, dim, keepdim)
-
-

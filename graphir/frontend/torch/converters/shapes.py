@@ -12,7 +12,7 @@ from tilewright.graphir.frontend.torch.node import Node, dtype_of, reshaped, sha
 from tilewright.graphir.frontend.torch.registry import converter
 from tilewright.graphir.op import get_operator
 from tilewright.graphir.ops.calls import add, concatenate, multiply, reshape, take, transpose
-from tilewright.tensorir.dtype import INT64, DataType
+from tilewright.tensorir.dtype import INT64
 from tilewright.tensorir.expr import Expr as Scalar
 
 #: The least end of a slice that means "up to the end": PyTorch writes the greatest int64.
@@ -139,7 +139,9 @@ def selected(x: Expr, axis: int, index: Any) -> Expr:
     if isinstance(index, int):
         end = None if index == -1 else index + 1
         part = get_operator("slice")(x, begin=(index,), end=(end,), axes=(axis,))
-        return get_operator("squeeze")(with_shape(part, [*shape_of(x)[:axis], 1, *shape_of(x)[axis + 1 :]]), axis=(axis,))
+        return get_operator("squeeze")(
+            with_shape(part, [*shape_of(x)[:axis], 1, *shape_of(x)[axis + 1 :]]), axis=(axis,)
+        )
     return take(x, as_number(index), axis=axis)
 
 
@@ -226,10 +228,7 @@ def diagonal(node: Node, x: Expr, offset: int, dim1: int, dim2: int) -> Expr:
 def triangle(node: Node, x: Expr, diagonal: int) -> Expr:
     """Keep the elements on one side of a diagonal."""
     name = "tril" if node.label.startswith("aten.tril") else "triu"
-    if dtype_of(x).is_bool:
-        wide = get_operator("cast")(x, dtype=DataType("uint8"))
-        return get_operator("not_equal")(get_operator(name)(wide, diagonal), 0)
-    return get_operator(name)(x, diagonal)
+    return get_operator(name)(x, as_number(diagonal))
 
 
 @converter("aten.constant_pad_nd.default", "aten.pad.default")
@@ -305,5 +304,3 @@ def move_axes(node: Node, x: Expr, source: Any, destination: Any) -> Expr:
     order = dict(zip(new, old, strict=True))
     rest = iter(axis for axis in range(rank) if axis not in old)
     return transpose(x, axes=tuple(order[axis] if axis in order else next(rest) for axis in range(rank))) if rank else x
-
-
