@@ -1,8 +1,9 @@
 """Judge the import by PyTorch's own database of operators (OpInfo): ``python -m tests.torch.opinfo [names]``.
 
-For each entry with float32 on the processor its samples are traced to one functional graph of ATen overloads, converted,
-computed, and compared with PyTorch's results within the entry's own tolerances. The summary counts entries of which all
-samples pass, and lists the overloads without a converter by the number of entries that they keep from passing.
+For each entry with float32 on the processor its samples are traced to one functional graph of ATen overloads,
+converted, computed, and compared with PyTorch's results within the entry's own tolerances. The summary counts entries
+of which all samples pass, and lists the overloads without a converter by the number of entries that they keep from
+passing.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from tilewright.graphir.types import TensorType
 from tilewright.tensorir.errors import TilewrightError
 
 
-class NotTraced(Exception):
+class NotTracedError(Exception):
     """PyTorch makes no single functional graph of a sample."""
 
 
@@ -53,7 +54,7 @@ def traced(function: Callable[..., Any], tensors: Sequence[torch.Tensor]) -> tor
     """Trace a function of tensors to one functional graph.
 
     Raises:
-        NotTraced: that fails.
+        NotTracedError: that fails.
     """
 
     def flat(*given: torch.Tensor) -> tuple[Any, ...]:
@@ -63,7 +64,7 @@ def traced(function: Callable[..., Any], tensors: Sequence[torch.Tensor]) -> tor
     try:
         return aot_export_joint_simple(flat, tuple(tensors), trace_joint=False, decompositions=export_table())
     except Exception as error:
-        raise NotTraced(f"{type(error).__name__}: {error}".splitlines()[0][:200]) from error
+        raise NotTracedError(f"{type(error).__name__}: {error}".splitlines()[0][:200]) from error
 
 
 def converted(traced_graph: torch.fx.GraphModule) -> tuple[Function, list[int]]:
@@ -111,7 +112,7 @@ def judge_sample(entry: Any, sample: Any, compile: bool) -> None:
     """Compare one sample with PyTorch.
 
     Raises:
-        NotTraced, TilewrightError, AssertionError: as said.
+        NotTracedError, TilewrightError, AssertionError: as said.
     """
     leaves, spec = pytree.tree_flatten((sample.input, sample.args, sample.kwargs))
     places = [number for number, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
@@ -140,7 +141,7 @@ def judge(entry: Any, most: int, compile: bool) -> tuple[str, str]:
     try:
         for sample in samples_of(entry, most):
             judge_sample(entry, sample, compile)
-    except NotTraced as error:
+    except NotTracedError as error:
         return "not traced", str(error)
     except NotImplementedError as error:
         return "unsupported", str(error)

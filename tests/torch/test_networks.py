@@ -9,7 +9,6 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed: make torc
 from torch.export import Dim  # noqa: E402
 
 import tilewright as tw  # noqa: E402
-
 from tests.torch import networks, programs  # noqa: E402
 
 

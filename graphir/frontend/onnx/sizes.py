@@ -16,7 +16,6 @@ from tilewright.graphir.dims import Dim, dim_equal, product, simplify
 from tilewright.graphir.expr import Expr
 from tilewright.graphir.frontend.onnx.agreements import with_agreeing_sizes
 from tilewright.graphir.op import get_operator
-from tilewright.graphir.ops.calls import reshape
 from tilewright.graphir.types import TensorType
 
 #: Operators whose inputs all broadcast to one shape.

@@ -29,3 +29,11 @@ def export_table() -> dict[Any, Callable[..., Any]]:
         if str(overload) in _whole():
             del table[overload]
     return table  # type: ignore[no-any-return]
+
+
+@functools.cache
+def compile_table() -> dict[Any, Callable[..., Any]]:
+    """Return PyTorch's decompositions for graphs of ``torch.compile``, without those of overloads that have a
+    converter."""
+    table = torch._decomp.core_aten_decompositions()
+    return {overload: function for overload, function in table.items() if str(overload) not in _whole()}

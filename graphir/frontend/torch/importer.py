@@ -72,7 +72,7 @@ def label_of(node: fx.Node) -> str:
 def is_supported(node: fx.Node) -> bool:
     """Return whether there is a converter for what a node calls, or none is needed."""
     if node.op != "call_function" or node.target is operator.getitem or not _has_tensor(node.meta.get("val")):
-        return node.op != "call_module"
+        return bool(node.op != "call_module")
     return find_converter(overload_name(node.target)) is not None
 
 
@@ -150,15 +150,21 @@ class Importer:
                 return self._argument(node.args[0], scope)
             if node in scope or node.op == "placeholder":
                 continue
-            try:
-                if node.op == "get_attr":
-                    scope[node] = self._attribute(node)
-                else:
-                    scope[node] = self._call(node, scope)
-            except TilewrightError as error:
-                add_note(error, f"in node {label_of(node)}" + (f" ({place})" if (place := place_of(node)) else ""))
-                raise
+            scope[node] = self.convert_node(node, scope)
         raise VerifyError("the graph has no output")
+
+    def convert_node(self, node: fx.Node, scope: Mapping[fx.Node, Value]) -> Value:
+        """Convert one node, whose arguments are in ``scope``.
+
+        Raises:
+            UnsupportedOperatorError, TypeInferenceError: as :meth:`convert`, with the node and its line.
+        """
+        try:
+            return self._attribute(node) if node.op == "get_attr" else self._call(node, scope)
+        except TilewrightError as error:
+            place = place_of(node)
+            add_note(error, f"in node {label_of(node)}" + (f" ({place})" if place else ""))
+            raise
 
     def _attribute(self, node: fx.Node) -> Value:
         found: Any = node.graph.owning_module

@@ -104,3 +104,13 @@ def promoted(operands: Iterable[Any]) -> DataType:
 
 def _joined(a: DataType, b: DataType) -> DataType:
     return a if a is b else element_type(torch.promote_types(torch_type(a), torch_type(b)))
+
+
+def as_tensor(array: Array) -> torch.Tensor:
+    """Return an array as a tensor that shares its memory."""
+    name = array.dtype.name
+    if name == "bfloat16":
+        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+    if name.startswith("float8"):
+        return torch.from_numpy(array.view(np.uint8)).view(getattr(torch, name))
+    return torch.from_numpy(array)

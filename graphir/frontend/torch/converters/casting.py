@@ -128,8 +128,7 @@ def arange(node: Node, *arguments: Any) -> Expr:
     start, stop, step = _range(node.label, arguments)
     numbers = (start, stop, step)
     if all(isinstance(number, (int, Scalar)) for number in numbers) and isinstance(step, int):
-        if not any(isinstance(number, Scalar) for number in numbers) or step > 0:
-            return get_operator("arange")(start=start, stop=stop, step=step, dtype=node.dtype)
+        return get_operator("arange")(start=start, stop=stop, step=step, dtype=node.dtype)
     count = node.shape[0]
     if isinstance(count, int) and all(isinstance(number, (int, float)) for number in numbers):
         wide = np.arange(count, dtype=np.float64 if node.dtype.is_float else np.int64)

@@ -106,7 +106,7 @@ def pixel_shuffle(node: Node, x: Expr, factor: int) -> Expr:
 @converter("aten.pixel_unshuffle.default")
 def pixel_unshuffle(node: Node, x: Expr, factor: int) -> Expr:
     """Move blocks of pixels to blocks of channels."""
-    *before, channels, height, width = shape_of(x)
+    *before, channels, _, _ = shape_of(x)
     rows: Dim = node.shape[-2]
     columns: Dim = node.shape[-1]
     parts = reshaped(x, (*before, channels, rows, factor, columns, factor))

@@ -141,8 +141,8 @@ def attended(
     """Return the attention of queries to keys, whose leading axes broadcast."""
     rank = max(map(len, map(shape_of, (query, key, value))))
     if rank < 3:
-        parts = [expand_dims(part, axis=0, num_newaxis=3 - rank) for part in (query, key, value)]
-        return squeeze(_attended(node, *parts, mask, is_causal, scale), axis=tuple(range(3 - rank)))
+        q, k, v = (expand_dims(part, axis=0, num_newaxis=3 - rank) for part in (query, key, value))
+        return squeeze(_attended(node, q, k, v, mask, is_causal, scale), axis=tuple(range(3 - rank)))
     return _attended(node, query, key, value, mask, is_causal, scale)
 
 

@@ -198,12 +198,7 @@ def roll(node: Node, x: Expr, shifts: Sequence[Any], dims: Sequence[int]) -> Exp
     for shift, dim in zip(shifts, dims or [0], strict=True):
         axis = node.axis(dim, len(shape_of(result)))
         extent = shape_of(result)[axis]
-        if isinstance(extent, int) and isinstance(shift, int):
-            cut = (-shift) % extent if extent else 0
-        elif isinstance(shift, int) and shift < 0:
-            cut = -shift
-        else:
-            cut = simplify((extent - shift) % extent) if not isinstance(shift, int) else simplify(extent - shift)
+        cut: Dim = simplify((extent - shift) % extent if extent != 0 else 0)
         front = get_operator("slice")(result, begin=(0,), end=(cut,), axes=(axis,))
         behind = get_operator("slice")(result, begin=(cut,), end=(None,), axes=(axis,))
         result = with_shape(concatenate([behind, front], axis=axis), shape_of(result))
