@@ -20,7 +20,7 @@ from tilewright.runtime.executable import Executable
 from tilewright.tensorir.target import Target
 
 #: How many sets of parameters are frozen before they become inputs: weights that change often are not worth packing.
-_MOST_FROZEN = 4
+MOST_FROZEN = 4
 
 
 class CompiledGraph:
@@ -56,7 +56,7 @@ class CompiledGraph:
                 if frozen.fits(inputs):
                     return frozen.model
             known = {number: inputs[number] for number in self._static if _is_freezable(inputs[number])}
-            if len(self._frozen) < _MOST_FROZEN and known:
+            if len(self._frozen) < MOST_FROZEN and known:
                 made = _Frozen(known, self._built(known))
                 self._frozen.append(made)
                 return made.model

@@ -109,6 +109,8 @@ def _joined(a: DataType, b: DataType) -> DataType:
 def as_tensor(array: Array) -> torch.Tensor:
     """Return an array as a tensor that shares its memory."""
     name = array.dtype.name
+    if not array.size:  # the strides of an array without elements may be any
+        return torch.empty(array.shape, dtype=getattr(torch, name))
     if name == "bfloat16":
         return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
     if name.startswith("float8"):
