@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tilewright.graphir.broadcasting import joined
 from tilewright.graphir.dims import Dim, product
 from tilewright.graphir.expr import Expr, TupleGetItem, as_expr
 from tilewright.graphir.frontend.runtime_sizes import as_number
+from tilewright.graphir.frontend.torch.converters.shapes import strided_places
 from tilewright.graphir.frontend.torch.node import Node, cast_to, dtype_of, reshaped, shape_of
 from tilewright.graphir.frontend.torch.registry import converter
 from tilewright.graphir.op import get_operator
-from tilewright.graphir.ops.calls import add, concatenate, divide, multiply, reshape, squeeze, take, transpose, where
+from tilewright.graphir.ops.calls import add, concatenate, multiply, reshape, squeeze, take, transpose, where
 from tilewright.tensorir.dtype import INT64
 
 _ADD = "add"
@@ -98,19 +99,30 @@ def scatter_add(node: Node, x: Expr, dim: int, index: Expr, updates: Expr) -> Ex
 def scatter_reduce(node: Node, x: Expr, dim: int, index: Expr, updates: Expr, reduce: str, include_self: bool) -> Expr:
     """Combine elements, by their places along an axis, with others: by sum, product, extremes or mean; without the old
     ones, unless ``include_self``."""
+
+    def scattered(base: Expr, values: Any, reduction: str) -> Expr:
+        return _scattered(node, base, dim, index, values, reduction)
+
+    return _combined(node, x, updates, reduce, include_self, scattered)
+
+
+def _combined(
+    node: Node, x: Expr, updates: Expr, reduce: str, include_self: bool, scattered: Callable[[Expr, Any, str], Expr]
+) -> Expr:
+    """Combine elements with updates by ``scattered(base, updates, reduction)``."""
     dtype = dtype_of(x)
     if not include_self:
         neutral = {"sum": 0, "mean": 0, "prod": 1, "amax": _lowest(dtype, True), "amin": _lowest(dtype, False)}[reduce]
-        x = _scattered(node, x, dim, index, neutral, "none")
+        x = scattered(x, neutral, "none")
     name = {"sum": _ADD, "mean": _ADD, "prod": "mul", "amax": "max", "amin": "min"}[reduce]
-    result = _scattered(node, x, dim, index, updates, name)
+    result = scattered(x, updates, name)
     if reduce != "mean":
         return result
-    ones = get_operator("full")(shape=shape_of(x), fill=1 if not dtype.is_float else 1.0, dtype=dtype)
+    ones = get_operator("full")(shape=shape_of(x), fill=1.0 if dtype.is_float else 1, dtype=dtype)
     if not include_self:
-        ones = _scattered(node, ones, dim, index, 0, "none")
-    counts = get_operator("maximum")(_scattered(node, ones, dim, index, 1, _ADD), node.tensor(1))
-    return divide(result, counts) if dtype.is_float else get_operator("floor_divide")(result, counts)
+        ones = scattered(ones, 0, "none")
+    counts = get_operator("maximum")(scattered(ones, 1, _ADD), node.tensor(1))
+    return get_operator("divide" if dtype.is_float else "floor_divide")(result, counts)
 
 
 def _lowest(dtype: Any, least: bool) -> Any:
@@ -342,8 +354,9 @@ def masked_scatter(node: Node, x: Expr, mask: Expr, source: Expr) -> Expr:
 @converter("aten.nonzero.default")
 def nonzero(node: Node, x: Expr) -> Expr:
     """Return the places of the elements that are not 0, as rows."""
-    if not shape_of(x):
-        raise node.unsupported("a tensor without dimensions")
+    if not shape_of(x):  # a row for the element, if it is not 0; without a place
+        found = get_operator("nonzero")(reshape(x, newshape=(1,)))
+        return get_operator("slice")(transpose(found, axes=(1, 0)), begin=(0,), end=(0,), axes=(1,))
     return transpose(get_operator("nonzero")(x), axes=(1, 0))
 
 
@@ -401,12 +414,16 @@ def kth_value(node: Node, x: Expr, k: int, dim: int, keepdim: bool) -> Sequence[
 
 
 def _ordered(node: Node, x: Expr, k: Dim, dim: int, largest: bool) -> list[Expr]:
-    value = cast_to(x, INT64) if dtype_of(x).is_bool else x
-    if not shape_of(x):
-        value = reshape(value, newshape=(1,))
-    made = get_operator("top_k")(value, k=k, axis=node.axis(dim, len(shape_of(value))), largest=largest)
-    results = [cast_to(TupleGetItem(made, 0), dtype_of(x)), TupleGetItem(made, 1)]
+    row = x if shape_of(x) else reshape(x, newshape=(1,))
+    results = ordered(row, k, node.axis(dim, len(shape_of(row))), largest)
     return results if shape_of(x) else [reshape(each, newshape=()) for each in results]
+
+
+def ordered(x: Expr, k: Dim, axis: int, largest: bool) -> list[Expr]:
+    """Return the ``k`` greatest or least elements along an axis, in order, and their places; NaN is the greatest."""
+    value = cast_to(x, INT64) if dtype_of(x).is_bool else x
+    made = get_operator("top_k")(value, k=k, axis=axis, largest=largest)
+    return [cast_to(TupleGetItem(made, 0), dtype_of(x)), TupleGetItem(made, 1)]
 
 
 @converter("aten.one_hot.default")
@@ -426,16 +443,53 @@ def is_in(node: Node, elements: Expr, tests: Expr, assume_unique: bool, invert: 
     return get_operator("logical_not")(found) if invert else found
 
 
-@converter("aten.bucketize.Tensor", "aten.searchsorted.Tensor")
-def search_sorted(node: Node, first: Expr, second: Expr, out_int32: bool, right: bool, *options: Any) -> Expr:
+@converter("aten.bucketize.Tensor", "aten.searchsorted.Tensor", "aten.searchsorted.Scalar")
+def search_sorted(
+    node: Node,
+    first: Expr,
+    second: Any,
+    out_int32: bool,
+    right: bool,
+    side: str | None = None,
+    sorter: Expr | None = None,
+) -> Expr:
     """Return the number of sorted bounds below each value, or with ``right`` not above it."""
-    is_search = node.label.startswith("aten.searchsorted")
-    if any(option is not None for option in options):
-        raise node.unsupported("a side, or an order of its own,")
-    bounds, values = (first, second) if is_search else (second, first)
+    bounds, values = (first, second) if node.label.startswith("aten.searchsorted") else (second, first)
     a, b = node.promoted(bounds, values)
+    if sorter is not None:
+        a = get_operator("gather_elements")(a, sorter, axis=-1)
     if len(shape_of(a)) > 1:
         a = reshape(a, newshape=(*shape_of(a)[:-1], 1, shape_of(a)[-1]))
     column = reshape(b, newshape=(*shape_of(b), 1))
-    below = get_operator("less_equal" if right else "less")(a, column)
+    below = get_operator("less_equal" if right or side == "right" else "less")(a, column)
     return get_operator("sum")(cast_to(below, node.dtype), axis=(-1,))
+
+
+@converter("aten.put.default")
+def put(node: Node, x: Expr, index: Expr, source: Expr, accumulate: bool) -> Expr:
+    """Replace elements by their places in row-major order, or add to them."""
+    flat, places = reshape(x, newshape=(-1,)), reshape(index, newshape=(-1,))
+    values = reshape(node.tensor(source), newshape=(-1,))
+    made = get_operator("scatter_elements")(flat, places, values, axis=0, reduction=_ADD if accumulate else "none")
+    return reshaped(made, shape_of(x))
+
+
+@converter("aten.index_reduce.default")
+def index_reduce(node: Node, x: Expr, dim: int, index: Expr, source: Expr, reduce: str, include_self: bool) -> Expr:
+    """Combine slices along an axis with others: by product, extremes or mean; without the old ones, unless
+    ``include_self``."""
+
+    def scattered(base: Expr, values: Any, reduction: str) -> Expr:
+        return _slices_scattered(node, base, dim, index, node.tensor(values), reduction)
+
+    return _combined(node, x, source, reduce, include_self, scattered)
+
+
+@converter("aten.as_strided_scatter.default")
+def as_strided_scatter(
+    node: Node, x: Expr, source: Expr, size: Sequence[Dim], stride: Sequence[Dim], offset: Any
+) -> Expr:
+    """Replace elements of a contiguous tensor at places that are sums of strides."""
+    places = reshape(strided_places(size, stride, offset), newshape=(-1,))
+    flat, values = reshape(x, newshape=(-1,)), reshape(node.tensor(source), newshape=(-1,))
+    return reshaped(get_operator("scatter_elements")(flat, places, values, axis=0), shape_of(x))

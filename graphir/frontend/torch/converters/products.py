@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from tilewright.graphir.broadcasting import joined
@@ -193,3 +194,25 @@ def log_sums(node: Node, query: Expr, key: Expr, mask: Expr | None, is_causal: b
         seen = get_operator("greater")(get_operator("tril")(ones), 0.0)
         scores = get_operator("where")(seen, scores, node.tensor(float("-inf"), wide))
     return get_operator("logsumexp")(scores, axis=(-1,), keepdims=False)
+
+
+@converter("aten._trilinear.default")
+def trilinear(
+    node: Node,
+    a: Expr,
+    b: Expr,
+    c: Expr,
+    expand1: Sequence[int],
+    expand2: Sequence[int],
+    expand3: Sequence[int],
+    sumdim: Sequence[int],
+    *_: Any,
+) -> Expr:
+    """Multiply three tensors, with axes that are inserted, and sum over axes."""
+    parts = []
+    for part, axes in ((a, expand1), (b, expand2), (c, expand3)):
+        for axis in sorted(axes):
+            part = expand_dims(part, axis=axis)
+        parts.append(part)
+    made = multiply(multiply(parts[0], parts[1]), parts[2])
+    return get_operator("sum")(made, axis=tuple(sumdim)) if sumdim else made

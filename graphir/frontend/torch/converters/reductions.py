@@ -6,13 +6,15 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from tilewright.graphir.dims import product
 from tilewright.graphir.expr import Expr, const
 from tilewright.graphir.frontend.runtime_sizes import as_number
 from tilewright.graphir.frontend.torch.node import Node, cast_to, dtype_of, reshaped, shape_of
 from tilewright.graphir.frontend.torch.registry import converter
 from tilewright.graphir.op import get_operator
-from tilewright.graphir.ops.calls import add, divide, exp, log, reshape, sqrt, square, subtract, sum, where
+from tilewright.graphir.ops.calls import add, divide, exp, log, reshape, sqrt, square, subtract, sum, take, where
 from tilewright.tensorir.dtype import BOOL, INT64
 
 Axes = Sequence[int] | int | None
@@ -174,7 +176,12 @@ def count_nonzero(node: Node, x: Expr, dim: Axes = None) -> Expr:
 @converter("aten.trace.default")
 def trace(node: Node, x: Expr) -> Expr:
     """Add the diagonal."""
-    return sum(get_operator("diagonal")(node.tensor(x), axis1=0, axis2=1), axis=(0,))
+    rows, columns = shape_of(x)
+    square_part = node.tensor(x)
+    if isinstance(rows, int) and isinstance(columns, int):
+        size = min(rows, columns)
+        square_part = get_operator("slice")(square_part, begin=(0, 0), end=(size, size), axes=(0, 1))
+    return sum(get_operator("diagonal")(square_part, axis1=0, axis2=1), axis=(0,))
 
 
 @converter("aten.dist.default")
@@ -190,3 +197,22 @@ def sum_of_numbers(node: Node, x: Expr, dim: Axes, keepdim: bool, dtype: Any) ->
     if dtype_of(value).is_float:
         value = where(get_operator("isnan")(value), node.tensor(0.0), value)
     return _reduced(node, "sum", value, dim, keepdim)
+
+
+@converter("aten._cdist_forward.default")
+def distances(node: Node, x: Expr, y: Expr, p: float, compute_mode: Any) -> Expr:
+    """Return the norms of the differences of all pairs of rows."""
+    a = get_operator("expand_dims")(x, axis=len(shape_of(x)) - 1)
+    b = get_operator("expand_dims")(y, axis=len(shape_of(y)) - 2)
+    return vector_norm(node, subtract(a, b), p, [-1], False, None)
+
+
+@converter("aten._pdist_forward.default")
+def distances_of_rows(node: Node, x: Expr, p: float) -> Expr:
+    """Return the norms of the differences of each row and each one behind it."""
+    count = shape_of(x)[0]
+    if not isinstance(count, int):
+        raise node.unsupported(f"a number of rows {count}")
+    first, second = (const(places.astype(np.int64)) for places in np.triu_indices(count, 1))
+    difference = subtract(take(x, first, axis=0), take(x, second, axis=0))
+    return vector_norm(node, difference, p, [-1], False, None)

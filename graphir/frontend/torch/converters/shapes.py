@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tilewright.graphir.dims import Dim, dim_equal, simplify
+from tilewright.graphir.dims import Dim, dim_equal, product, simplify
 from tilewright.graphir.expr import Expr
 from tilewright.graphir.frontend.runtime_sizes import as_number
 from tilewright.graphir.frontend.torch.node import Node, dtype_of, reshaped, shape_of, with_shape
@@ -145,7 +145,7 @@ def selected(x: Expr, axis: int, index: Any) -> Expr:
     return take(x, as_number(index), axis=axis)
 
 
-@converter("aten.narrow.default")
+@converter("aten.narrow.default", "aten.narrow_copy.default")
 def narrow(node: Node, x: Expr, dim: int, start: Any, length: Dim) -> Expr:
     """Return consecutive slices along an axis."""
     axis = node.axis(dim, len(shape_of(x)))
@@ -255,7 +255,17 @@ def pad_replicated(node: Node, x: Expr, pad: Sequence[Dim]) -> Expr:
 
 def padded(node: Node, x: Expr, pad: Sequence[Dim], mode: str) -> Expr:
     """Pad from the elements themselves."""
-    return get_operator("pad")(x, pad_width=_widths(x, pad), mode=mode)
+    widths = _widths(x, pad)
+    added: list[tuple[Dim, Dim]] = []
+    removed: list[tuple[Dim, Dim]] = []
+    for pair in widths:
+        before, behind = ((width, 0) if not isinstance(width, int) or width >= 0 else (0, width) for width in pair)
+        added.append((before[0], behind[0]))
+        removed.append((before[1], behind[1]))
+    made = get_operator("pad")(x, pad_width=added, mode=mode)
+    if not any(width for pair in removed for width in pair):
+        return made
+    return get_operator("pad")(made, pad_width=removed)  # what is added is made of all elements, also those removed
 
 
 def _widths(x: Expr, pad: Sequence[Dim]) -> list[tuple[Dim, Dim]]:
@@ -267,13 +277,16 @@ def _widths(x: Expr, pad: Sequence[Dim]) -> list[tuple[Dim, Dim]]:
 @converter("aten.as_strided.default", "aten.as_strided_copy.default")
 def as_strided(node: Node, x: Expr, size: Sequence[Dim], stride: Sequence[Dim], offset: Any) -> Expr:
     """Read elements of a contiguous tensor at places that are sums of strides."""
-    flat = reshape(x, newshape=(-1,))
+    return take(reshape(x, newshape=(-1,)), strided_places(size, stride, offset), axis=0)
+
+
+def strided_places(size: Sequence[Dim], stride: Sequence[Dim], offset: Any) -> Expr:
+    """Return the place in memory of each element of a tensor of these sizes and strides."""
     place = as_number(0 if offset is None else offset)
     for axis, (extent, step) in enumerate(zip(size, stride, strict=True)):
         places = multiply(get_operator("arange")(start=0, stop=extent, step=1, dtype=INT64), as_number(step))
-        column = reshape(places, newshape=(extent, *(1,) * (len(size) - axis - 1)))
-        place = add(place, column)
-    return take(flat, get_operator("broadcast_to")(place, shape=tuple(size)), axis=0)
+        place = add(place, reshape(places, newshape=(extent, *(1,) * (len(size) - axis - 1))))
+    return get_operator("broadcast_to")(place, shape=tuple(size))
 
 
 @converter("aten.unfold.default", "aten.unfold_copy.default")
@@ -299,3 +312,14 @@ def move_axes(node: Node, x: Expr, source: Any, destination: Any) -> Expr:
     order = dict(zip(new, old, strict=True))
     rest = iter(axis for axis in range(rank) if axis not in old)
     return transpose(x, axes=tuple(order[axis] if axis in order else next(rest) for axis in range(rank))) if rank else x
+
+
+@converter("aten.resize.default")
+def resize(node: Node, x: Expr, size: Sequence[Dim], *_: Any) -> Expr:
+    """Return the first elements in another shape."""
+    count = product(node.shape)
+    flat = reshape(x, newshape=(-1,))
+    known = shape_of(flat)[0]
+    if not (isinstance(count, int) and isinstance(known, int) and count <= known):
+        raise node.unsupported("a size of more elements")
+    return reshape(get_operator("slice")(flat, begin=(0,), end=(count,), axes=(0,)), newshape=node.shape)

@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from tilewright.graphir.dims import Dim, product, simplify
-from tilewright.graphir.expr import Expr
+from tilewright.graphir.expr import Expr, const
 from tilewright.graphir.frontend.torch.node import Node, dtype_of, reshaped, shape_of
 from tilewright.graphir.frontend.torch.registry import converter
 from tilewright.graphir.op import get_operator
-from tilewright.graphir.ops.calls import concatenate, expand_dims, mean, multiply, pad, reshape, squeeze, transpose
+from tilewright.graphir.ops.calls import (
+    concatenate,
+    expand_dims,
+    mean,
+    multiply,
+    pad,
+    reshape,
+    squeeze,
+    take,
+    transpose,
+)
+from tilewright.tensorir.expr import as_expr, maximum
 
 _CONVOLUTIONS = {1: "nn.conv1d", 2: "nn.conv2d", 3: "nn.conv3d"}
 
@@ -221,11 +236,14 @@ def avg_pool(
     name = "nn.avg_pool2d" if rank == 2 else "nn.avg_pool"
     if divisor is None:
         return _pool(name, rank, x, ceil_mode=ceil_mode, count_include_pad=bool(count_include_pad), **window)
-    if ceil_mode:
-        raise node.unsupported("a divisor with ceil_mode")
     batch, added = _batched(x, rank)
-    margins = per_axis(padding, rank)
-    wide = pad(batch, pad_width=[(0, 0), (0, 0), *((margin, margin) for margin in margins)])
+    widths: list[tuple[Dim, Dim]] = [(0, 0), (0, 0)]
+    for n, margin in enumerate(per_axis(padding, rank)):
+        # With ``ceil_mode`` a last window may stand out.
+        reach = (node.shape[n - rank] - 1) * window["strides"][n] + window["pool_size"][n]
+        extra = simplify(reach - shape_of(batch)[2 + n] - 2 * margin) if ceil_mode else 0
+        widths.append((margin, simplify(margin + maximum(as_expr(extra), 0))))
+    wide = pad(batch, pad_width=widths)
     count = 1
     for extent in window["pool_size"]:
         count *= extent
@@ -263,11 +281,35 @@ def adaptive_max_pool(node: Node, x: Expr, size: Sequence[Dim]) -> list[Expr]:
     sizes = (size,) * rank if isinstance(size, int) else tuple(size)
     window = _even_windows(x, sizes, rank)
     if window is None:
-        raise node.unsupported(f"windows of different sizes, from {shape_of(x)[-rank:]} to {sizes},")
+        return _greatest_of_parts(node, x, sizes, rank)
     attrs = {"pool_size": window, "strides": window}
     values = _pool("nn.max_pool2d" if rank == 2 else "nn.max_pool", rank, x, **attrs)
     batch, added = _batched(x, rank)
     return [values, _places(batch, added, attrs)]
+
+
+#: The greatest number of windows of different sizes, each of which is computed by itself.
+_MOST_WINDOWS = 64
+
+
+def _greatest_of_parts(node: Node, x: Expr, sizes: Sequence[Dim], rank: int) -> list[Expr]:
+    """Return the greatest elements of windows of different sizes, each computed by itself, and their places."""
+    space = shape_of(x)[-rank:]
+    if not all(isinstance(dim, int) for dim in (*space, *sizes)) or math.prod(sizes) > _MOST_WINDOWS:  # type: ignore[arg-type]
+        raise node.unsupported(f"windows of different sizes, from {space} to {sizes},")
+    extents, counts = [int(dim) for dim in space], [int(dim) for dim in sizes]  # type: ignore[arg-type]
+    before = shape_of(x)[:-rank]
+    numbers = np.arange(math.prod(extents), dtype=np.int64).reshape(extents)
+    values, places = [], []
+    for cell in itertools.product(*map(range, counts)):
+        begin = [n * extent // count for n, extent, count in zip(cell, extents, counts, strict=True)]
+        end = [-(-(n + 1) * extent // count) for n, extent, count in zip(cell, extents, counts, strict=True)]
+        part = get_operator("slice")(x, begin=begin, end=end, axes=tuple(range(-rank, 0)))
+        flat = reshape(part, newshape=(*before, -1))
+        inside = const(numbers[tuple(map(slice, begin, end))].reshape(-1))
+        values.append(get_operator("max")(flat, axis=(-1,), keepdims=True))
+        places.append(take(inside, get_operator("argmax")(flat, axis=-1, keepdims=True), axis=0))
+    return [reshaped(concatenate(parts, axis=len(before)), (*before, *counts)) for parts in (values, places)]
 
 
 def _even_windows(x: Expr, sizes: Sequence[Dim], rank: int) -> tuple[int, ...] | None:
