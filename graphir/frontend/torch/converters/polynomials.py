@@ -10,12 +10,12 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from tilewright.graphir.expr import Expr, Function, Loop, Tuple, TupleGetItem, Var, const
+from tilewright.graphir.expr import Expr, const
+from tilewright.graphir.frontend.torch.converters.matrices import repeated
 from tilewright.graphir.frontend.torch.node import Node, cast_to, shape_of
 from tilewright.graphir.frontend.torch.registry import converter
 from tilewright.graphir.op import get_operator
 from tilewright.graphir.ops.calls import add, divide, multiply, subtract, where
-from tilewright.graphir.types import TensorType
 from tilewright.tensorir.dtype import FLOAT64, INT64
 
 #: Computes a polynomial of order k from x, k, and those of orders k - 2 and k - 1.
@@ -79,15 +79,13 @@ def _polynomial(node: Node, x: Any, n: Any, name: str, shifted: bool) -> Expr:
     linear = first(place)
     start = where(get_operator("equal")(order, 0), one, where(get_operator("equal")(order, 1), linear, zero))
     greatest = get_operator("max")(order, axis=tuple(range(len(shape_of(order)))), initial=1)
-    state = [place, order, one, linear, start]
-    number = Var("i", TensorType((), INT64))
-    params = [Var(f"state_{place}", value.type) for place, value in enumerate(state)]
-    at, wanted, before, last, found = params
-    k = add(number, const(2, INT64))
-    new = step(at, cast_to(k, FLOAT64), before, last)
-    result = where(get_operator("equal")(wanted, k), new, found)
-    body = Function([number, *params], Tuple([at, wanted, last, new, result]))
-    made: Expr = TupleGetItem(Loop(subtract(greatest, 1), None, body, state), 4)
+
+    def next_order(i: Expr, before: Expr, last: Expr, found: Expr) -> list[Expr]:
+        k = add(i, const(2, INT64))
+        new = step(place, cast_to(k, FLOAT64), before, last)
+        return [last, new, where(get_operator("equal")(order, k), new, found)]
+
+    made = repeated(subtract(greatest, 1), [one, linear, start], next_order)[2]
     limit = _GREATEST_HERMITE.get(node.dtype.bits) if name.startswith("hermite") else None
     if limit is not None:
         made = where(get_operator("greater")(order, limit), const(math.nan, FLOAT64), made)

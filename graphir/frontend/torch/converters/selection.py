@@ -77,9 +77,8 @@ def _median(x: Expr, axis: int, skips_nan: bool) -> list[Expr]:
         return found
     first = get_operator("argmax")(cast_to(is_nan, INT64), axis=axis, keepdims=True)
     spoiled = get_operator("any")(is_nan, axis=(axis,), keepdims=True)
-    return [where(spoiled, get_operator("full")(shape=one, fill=float("nan"), dtype=dtype_of(x)), found[0])] + [
-        where(spoiled, first, found[1])
-    ]
+    nan = get_operator("full")(shape=one, fill=float("nan"), dtype=dtype_of(x))
+    return [where(spoiled, nan, found[0]), where(spoiled, first, found[1])]
 
 
 @converter("aten.mode.default")

@@ -7,19 +7,20 @@ exponentially convergent trapezoidal rule", SIAM Review 56, 2014), so that a sum
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from tilewright.graphir.dims import Dim
 from tilewright.graphir.expr import Expr, const
+from tilewright.graphir.frontend.torch.converters.matrices import repeated
 from tilewright.graphir.frontend.torch.node import Node, cast_to, shape_of
 from tilewright.graphir.frontend.torch.registry import converter
 from tilewright.graphir.op import get_operator
 from tilewright.graphir.ops.calls import add, divide, exp, log, multiply, sqrt, square, subtract, where
-from tilewright.tensorir.dtype import FLOAT64
+from tilewright.tensorir.dtype import FLOAT64, INT64
 
 _abs, _sin, _cos = (get_operator(name) for name in ("abs", "sin", "cos"))
 _less, _greater, _equal = (get_operator(name) for name in ("less", "greater", "equal"))
@@ -28,10 +29,6 @@ _negative = get_operator("negative")
 
 def _number(value: float) -> Expr:
     return const(float(value), FLOAT64)
-
-
-def _sum(terms: Sequence[Expr]) -> Expr:
-    return functools.reduce(add, terms)
 
 
 def _horner(x: Expr, coefficients: Sequence[float]) -> Expr:
@@ -108,14 +105,31 @@ def digamma(x: Expr) -> Expr:
     return where(_equal(x, _number(0.0)), pole, made)
 
 
+#: The greatest number of steps by which a negative argument is moved up.
+_MOST_MOVED = 1 << 16
+
+
+def _joined(x: Expr, y: Expr) -> tuple[Dim, ...]:
+    return tuple(shape_of(add(x, y)))
+
+
 def zeta(x: Expr, q: Expr) -> Expr:
     """Return the Hurwitz zeta function, the sum of ``(q + k) ** -x``, by the Euler-Maclaurin formula (NIST Digital
     Library of Mathematical Functions, 25.11)."""
     power = get_operator("power")
-    terms = [power(add(q, _number(k)), _negative(x)) for k in range(_LARGE)]
-    moved = add(q, _number(_LARGE))
+    x, q = (get_operator("broadcast_to")(each, shape=_joined(x, q)) for each in (x, q))
+    least = get_operator("min")(q, axis=tuple(range(len(shape_of(q)))), initial=0.0)
+    bounded = get_operator("maximum")(least, _number(-_MOST_MOVED))
+    steps = cast_to(get_operator("ceil")(subtract(_number(_LARGE), bounded)), INT64)
+
+    def step(k: Expr, moved: Expr, total: Expr) -> list[Expr]:
+        small = get_operator("logical_or")(_less(moved, _number(_LARGE)), get_operator("less")(k, _LARGE))
+        total = where(small, add(total, power(moved, _negative(x))), total)
+        return [where(small, add(moved, _number(1.0)), moved), total]
+
+    moved, first = repeated(steps, [q, get_operator("zeros_like")(q)], step)
     rest = power(moved, _negative(x))
-    total = add(_sum(terms), divide(multiply(rest, moved), subtract(x, _number(1.0))))
+    total = add(first, divide(multiply(rest, moved), subtract(x, _number(1.0))))
     total = add(total, multiply(rest, _number(0.5)))
     factor, fall = x, divide(rest, moved)
     for k, bernoulli in enumerate(_BERNOULLI, 1):
@@ -299,8 +313,8 @@ def bessel_j(order: int) -> Callable[[Expr], Expr]:
 
 
 def _oscillating(x: Expr, order: int, shift: float) -> Expr:
-    """Return the Bessel function for large arguments: of the first kind, or with its phase shifted back by pi / 2 of the
-    second."""
+    """Return the Bessel function for large arguments: of the first kind, or with its phase shifted back by pi / 2 of
+    the second."""
     far = _far(x)
     even, odd = _hankel(far, order, -1.0)
     phase = subtract(far, _number(order * math.pi / 2 + math.pi / 4 + shift))
