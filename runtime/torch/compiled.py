@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from tilewright.graphir.frontend.torch.graphs import ImportedGraph, Output, from_graph
+from tilewright.graphir.frontend.torch.graphs import ImportedGraph, from_graph
 from tilewright.graphir.frontend.torch.tensors import as_array, as_tensor
 from tilewright.runtime.build import build
 from tilewright.runtime.executable import Executable
@@ -103,6 +103,7 @@ class _Model:
         self._inputs = imported.inputs
         self._outputs = imported.outputs
         self._orders = [_order(value) for value in outputs]
+        self._complex = [isinstance(value, torch.Tensor) and value.is_complex() for value in outputs]
         self._executable: Executable | None = None
         if imported.module is not None:
             threads = min(Target.current().num_threads, torch.get_num_threads())
@@ -113,21 +114,21 @@ class _Model:
         results: Sequence[Any] = ()
         if self._executable is not None:
             results = self._executable(*[_array(inputs[number]) for number in self._inputs])
-        pairs = zip(self._outputs, self._orders, strict=True)
-        return [_output(output, order, results, inputs) for output, order in pairs]
+        found = []
+        for output, order, is_complex in zip(self._outputs, self._orders, self._complex, strict=True):
+            if output.kind == "result":
+                tensor = as_tensor(results[output.number])
+                tensor = torch.view_as_complex(tensor) if is_complex else tensor
+                found.append(tensor if order is None else _restrided(tensor, order))
+            elif output.kind == "input":
+                found.append(inputs[output.number])
+            else:
+                found.append(int(results[output.number]) if output.kind == "number" else output.value)
+        return found
 
 
 def _array(value: Any) -> Any:
     return as_array(value) if isinstance(value, torch.Tensor) else int(value)
-
-
-def _output(output: Output, order: Sequence[int] | None, results: Sequence[Any], inputs: Sequence[Any]) -> Any:
-    if output.kind == "input":
-        return inputs[output.number]
-    if output.kind == "result":
-        tensor = as_tensor(results[output.number])
-        return tensor if order is None else _restrided(tensor, order)
-    return int(results[output.number]) if output.kind == "number" else output.value
 
 
 def _order(value: Any) -> Sequence[int] | None:

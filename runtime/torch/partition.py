@@ -17,8 +17,7 @@ from torch.fx.passes.operator_support import OperatorSupportBase
 
 from tilewright.graphir.expr import Var
 from tilewright.graphir.frontend.torch.importer import Importer, lines_of, overload_name
-from tilewright.graphir.frontend.torch.tensors import element_type
-from tilewright.graphir.types import TensorType
+from tilewright.graphir.frontend.torch.tensors import stored_type
 from tilewright.tensorir.errors import TilewrightError, UnsupportedOperatorError
 
 logger = logging.getLogger("tilewright.torch")
@@ -113,4 +112,4 @@ def _stand_in(importer: Importer, name: str, value: Any) -> Any:
         return None
     if value.layout is not torch.strided or value.device.type != "cpu":
         raise UnsupportedOperatorError(f"a tensor of layout {value.layout} on {value.device} is not supported")
-    return Var(name, TensorType([importer.sizes.dim(size) for size in value.shape], element_type(value.dtype)))
+    return Var(name, stored_type(value, [importer.sizes.dim(size) for size in value.shape]))

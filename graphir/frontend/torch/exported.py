@@ -26,7 +26,7 @@ from tilewright.graphir.frontend.runtime_sizes import as_number
 from tilewright.graphir.frontend.torch.decompositions import export_table
 from tilewright.graphir.frontend.torch.importer import Importer, check_overloads
 from tilewright.graphir.frontend.torch.node import with_shape
-from tilewright.graphir.frontend.torch.tensors import element_type
+from tilewright.graphir.frontend.torch.tensors import stored_type
 from tilewright.graphir.keys import RESULTS
 from tilewright.graphir.module import IRModule
 from tilewright.graphir.runtime_sizes import fresh_symbol, with_bound_sizes
@@ -52,6 +52,8 @@ def from_exported(program: ExportedProgram) -> IRModule:
     Nested inputs and results are flat, in PyTorch's order; results that are None are left out. The attribute
     ``results`` of ``main`` names the results by their places: ``logits``, ``cache_0_key``.
 
+    Complex numbers have an axis of two parts behind the others, as ``torch.view_as_real`` shows them.
+
     Dynamic dimensions are symbolic, under PyTorch's names. A call checks the limits of a ``torch.export.Dim``, and
     relations between dimensions.
 
@@ -61,7 +63,7 @@ def from_exported(program: ExportedProgram) -> IRModule:
     Raises:
         InputError: it is no exported program.
         UnsupportedOperatorError: some overloads have no converter; the message lists all of them, with their nodes and
-            the lines of the program that they come from. Or it has complex, quantized or sparse tensors, or tensors
+            the lines of the program that they come from. Or it has quantized or sparse tensors, or tensors
             that are not in the memory of the processor.
     """
     if not isinstance(program, ExportedProgram):
@@ -141,13 +143,16 @@ class _Exported:
             raise UnsupportedOperatorError(f"input {node.name!r}: expected a tensor or an integer, found {spec.arg}")
 
     def _param(self, node: fx.Node, name: str) -> None:
-        sizes = node.meta["val"].shape
+        value = node.meta["val"]
+        sizes = value.shape
         claimed = [self.importer.sizes.dim(size) for size in sizes]
         shape = [self.roots.get(_formula(size), dim) for size, dim in zip(sizes, claimed, strict=True)]
-        param = Var(name, TensorType(shape, element_type(node.meta["val"].dtype)))
+        param = Var(name, stored_type(value, shape))
         self.params.append(param)
         limited = [self._limited(size, dim) for size, dim in zip(sizes, claimed, strict=True)]
-        self.values[node] = with_shape(with_shape(param, limited), claimed)
+        self.values[node] = with_shape(
+            with_shape(param, stored_type(value, limited).shape), stored_type(value, claimed).shape
+        )
 
     def _limited(self, size: Any, dim: Dim) -> Dim:
         """Return a formula that is the dimension if that is within its limits; the limits are stated once."""

@@ -15,7 +15,7 @@ from tilewright.graphir.expr import Expr, Function, Tuple, Var
 from tilewright.graphir.frontend.runtime_sizes import as_number
 from tilewright.graphir.frontend.torch.importer import Importer
 from tilewright.graphir.frontend.torch.node import with_shape
-from tilewright.graphir.frontend.torch.tensors import element_type
+from tilewright.graphir.frontend.torch.tensors import stored_type
 from tilewright.graphir.module import IRModule
 from tilewright.graphir.runtime_sizes import fresh_symbol, with_bound_sizes
 from tilewright.graphir.types import TensorType
@@ -110,7 +110,7 @@ class _Inputs:
         if isinstance(value, torch.SymInt):
             formula = value.node.expr
             if isinstance(formula, sympy.Symbol) and formula not in self.alone:
-                param = self._param(number, node, (), INT64)
+                param = self._param(number, node, TensorType((), INT64))
                 self.importer.bind_number(str(formula), param)
             return None
         if not isinstance(value, torch.Tensor) or not node.users:
@@ -120,10 +120,11 @@ class _Inputs:
             dim if isinstance(_formula(size), (sympy.Symbol, type(None))) else fresh_symbol()
             for size, dim in zip(value.shape, claimed, strict=True)
         ]
-        return with_shape(self._param(number, node, shape, element_type(value.dtype)), claimed)
+        param = self._param(number, node, stored_type(value, shape))
+        return with_shape(param, stored_type(value, claimed).shape)
 
-    def _param(self, number: int, node: fx.Node, shape: Sequence[Dim], dtype: Any) -> Var:
-        param = Var(node.name, TensorType(shape, dtype))
+    def _param(self, number: int, node: fx.Node, found: TensorType) -> Var:
+        param = Var(node.name, found)
         self.params.append(param)
         self.numbers.append(number)
         return param

@@ -16,7 +16,7 @@ from tilewright.graphir.frontend.runtime_sizes import RuntimeSizes
 from tilewright.graphir.frontend.torch.node import Node, shape_of, with_shape
 from tilewright.graphir.frontend.torch.registry import Converter, find_converter
 from tilewright.graphir.frontend.torch.sizes import Sizes
-from tilewright.graphir.frontend.torch.tensors import as_array, element_type
+from tilewright.graphir.frontend.torch.tensors import as_array, element_type, stored_type
 from tilewright.graphir.runtime_sizes import bound_at
 from tilewright.graphir.types import TensorType, TupleType
 from tilewright.graphir.visitor import post_order
@@ -73,7 +73,18 @@ def is_supported(node: fx.Node) -> bool:
     """Return whether there is a converter for what a node calls, or none is needed."""
     if node.op != "call_function" or node.target is operator.getitem or not _has_tensor(node.meta.get("val")):
         return bool(node.op != "call_module")
-    return find_converter(overload_name(node.target)) is not None
+    return find_converter(overload_name(node.target), has_complex(node)) is not None
+
+
+def has_complex(node: fx.Node) -> bool:
+    """Return whether an argument or the result of a node is a tensor of complex numbers."""
+    return any(_is_complex(each.meta.get("val")) for each in (node, *node.all_input_nodes))
+
+
+def _is_complex(value: Any) -> bool:
+    if isinstance(value, (list, tuple)):
+        return any(map(_is_complex, value))
+    return isinstance(value, torch.Tensor) and value.is_complex()
 
 
 def _has_tensor(value: Any) -> bool:
@@ -185,10 +196,12 @@ class Importer:
             return scope[sequence][index]
         if not _has_tensor(value):
             return None  # a number that is computed from sizes: its users read its formula
-        converter = find_converter(name)
+        of_complex = has_complex(node)
+        converter = find_converter(name, of_complex)
         if converter is None:
-            raise UnsupportedOperatorError(f"no converter for {name}")
-        seen = Node(label_of(node), value, self.sizes, self._runtime_sizes)
+            raise UnsupportedOperatorError(f"no converter for {name}{' of complex numbers' if of_complex else ''}")
+        arguments = (argument.meta.get("val") if isinstance(argument, fx.Node) else None for argument in node.args)
+        seen = Node(label_of(node), value, self.sizes, self._runtime_sizes, [*map(_is_complex, arguments)])
         return self.apply(node, converter, seen, self._arguments(node, scope))
 
     def apply(self, node: fx.Node, converter: Converter, seen: Node, arguments: Sequence[Any]) -> Value:
@@ -207,11 +220,11 @@ class Importer:
         """Return a result in the shape that PyTorch gives it, which a call checks where it cannot be proved."""
         if made is None or not isinstance(value, torch.Tensor):
             return None
-        dtype, found = element_type(value.dtype), made.type
+        found, expected = made.type, stored_type(value, [self.sizes.dim(size) for size in value.shape])
         assert isinstance(found, TensorType)
-        wanted = [self.sizes.dim(size) for size in value.shape]
+        dtype, wanted = expected.dtype, expected.shape
         if found.dtype is not dtype or found.ndim != len(wanted) or any(map(_differ, found.shape, wanted)):
-            raise VerifyError(f"{node.label}: expected {TensorType(wanted, dtype)}, the converter made {found}")
+            raise VerifyError(f"{node.label}: expected {expected}, the converter made {found}")
         return with_shape(made, wanted)
 
     def _learn(self, node: fx.Node, results: Sequence[Any]) -> None:
@@ -264,7 +277,7 @@ class Importer:
         if isinstance(argument, torch.SymFloat):
             return self.sizes.number(argument)
         if isinstance(argument, torch.dtype):
-            return element_type(argument)
+            return argument if argument.is_complex else element_type(argument)
         if isinstance(argument, torch.Tensor):
             return self.constant(argument)
         if isinstance(argument, torch.SymBool):

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import torch
+
 from tilewright.graphir.dims import Dim, dim_equal
 from tilewright.graphir.expr import Expr, const
 from tilewright.graphir.frontend.checked_sizes import with_elements
 from tilewright.graphir.frontend.runtime_sizes import RuntimeSizes, as_number
 from tilewright.graphir.frontend.torch.sizes import Sizes
-from tilewright.graphir.frontend.torch.tensors import element_type, promoted
+from tilewright.graphir.frontend.torch.tensors import promoted, stored_type
 from tilewright.graphir.op import get_operator
 from tilewright.graphir.ops.calls import cast, reshape
 from tilewright.graphir.types import TensorType
@@ -25,11 +27,20 @@ class Node:
     Attributes:
         label: the overload's name, the node's, and the line of the program, for errors.
         value: what PyTorch knows of the result: a tensor without elements, or a sequence of them.
+        complex_arguments: for each argument whether it is a tensor of complex numbers.
     """
 
-    def __init__(self, label: str, value: Any, sizes: Sizes, runtime_sizes: RuntimeSizes) -> None:
+    def __init__(
+        self,
+        label: str,
+        value: Any,
+        sizes: Sizes,
+        runtime_sizes: RuntimeSizes,
+        complex_arguments: Sequence[bool] = (),
+    ) -> None:
         self.label = label
         self.value = value
+        self.complex_arguments = complex_arguments
         self._sizes = sizes
         self._runtime_sizes = runtime_sizes
 
@@ -40,7 +51,12 @@ class Node:
         value = self.value if number is None else self.value[number]
         if isinstance(value, (list, tuple)):
             value = value[0]
-        return TensorType([self._sizes.dim(size) for size in value.shape], element_type(value.dtype))
+        return stored_type(value, [self._sizes.dim(size) for size in value.shape])
+
+    @property
+    def is_complex(self) -> bool:
+        """Whether the result is a tensor of complex numbers."""
+        return isinstance(self.value, torch.Tensor) and self.value.is_complex()
 
     @property
     def shape(self) -> tuple[Dim, ...]:

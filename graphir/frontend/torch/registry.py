@@ -14,15 +14,23 @@ Converter = Callable[..., "Expr | Sequence[Expr | None]"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+#: The converters by the names of overloads.
 _CONVERTERS: dict[str, Converter] = {}
+#: What precedes the name of an overload on complex numbers.
+_COMPLEX = "complex "
 #: Held during a registration.
 _lock = threading.Lock()
 
 
-def converter(*names: str) -> Callable[[F], F]:
+def converter(*names: str, of_complex: bool = False) -> Callable[[F], F]:
     """Register the decorated function as converter of the overloads ``names``, such as ``aten.add.Tensor``.
 
     A function defined anew by the same code (a notebook cell run twice) replaces the old one.
+
+    Args:
+        names: the names of the overloads.
+        of_complex: whether it converts them where an argument or a result is complex: a tensor of floats with a last
+            axis of two.
 
     Raises:
         ValueError: one of them already has a converter.
@@ -31,10 +39,11 @@ def converter(*names: str) -> Callable[[F], F]:
     def register(function: F) -> F:
         with _lock:
             for name in names:
-                found = _CONVERTERS.get(name)
+                key = _COMPLEX + name if of_complex else name
+                found = _CONVERTERS.get(key)
                 if found is not None and _definition(found) != _definition(function):
-                    raise ValueError(f"{name}: two converters")
-                _CONVERTERS[name] = function
+                    raise ValueError(f"{key}: two converters")
+                _CONVERTERS[key] = function
         return function
 
     return register
@@ -44,9 +53,9 @@ def _definition(function: Converter) -> tuple[str, str]:
     return getattr(function, "__module__", ""), getattr(function, "__qualname__", repr(function))
 
 
-def find_converter(name: str) -> Converter | None:
+def find_converter(name: str, of_complex: bool = False) -> Converter | None:
     """Return the converter of an overload, or None."""
-    return _CONVERTERS.get(name)
+    return _CONVERTERS.get(_COMPLEX + name if of_complex else name)
 
 
 def converted_overloads() -> list[str]:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from tilewright.graphir.dims import Dim
 from tilewright.graphir.expr import Expr
 from tilewright.graphir.types import TensorType
 from tilewright.tensorir.dtype import DataType
@@ -28,12 +29,30 @@ def element_type(dtype: torch.dtype) -> DataType:
     """Return the IR's name of an element type.
 
     Raises:
-        UnsupportedOperatorError: it has none, as complex numbers and quantized ones.
+        UnsupportedOperatorError: it has none, as quantized numbers and, as elements, complex ones.
     """
     found = _DTYPES.get(dtype)
     if found is None:
         raise UnsupportedOperatorError(f"element type {dtype} is not supported")
     return found
+
+
+#: Complex types, and those of their parts: a complex number is two of them, as the last axis of a tensor.
+_PARTS = {
+    torch.complex32: DataType("float16"),
+    torch.complex64: DataType("float32"),
+    torch.complex128: DataType("float64"),
+}
+
+
+def stored_type(value: torch.Tensor, shape: Iterable[Dim]) -> TensorType:
+    """Return the type of a tensor of this shape in the IR, where complex numbers have an axis of two parts.
+
+    Raises:
+        UnsupportedOperatorError: its element type has no name in the IR.
+    """
+    part = _PARTS.get(value.dtype)
+    return TensorType(shape, element_type(value.dtype)) if part is None else TensorType([*shape, 2], part)
 
 
 def torch_type(dtype: DataType) -> torch.dtype:
@@ -49,12 +68,14 @@ def as_array(tensor: torch.Tensor) -> Array:
         UnsupportedOperatorError: the tensor is sparse or quantized, of an unsupported element type, or not in the
             memory of the processor.
     """
-    dtype = element_type(tensor.dtype)
+    dtype = stored_type(tensor, ()).dtype
     if tensor.layout is not torch.strided or tensor.is_quantized:
         raise UnsupportedOperatorError(f"a tensor of layout {tensor.layout} is not supported")
     if tensor.device.type != "cpu":
         raise UnsupportedOperatorError(f"a tensor on {tensor.device} is not supported; move it to the CPU first")
     plain = tensor.detach().resolve_conj().resolve_neg()
+    if plain.is_complex():
+        plain = torch.view_as_real(plain)
     if tensor.dtype is torch.bfloat16 or dtype.kind == "storage":
         bits = torch.int16 if tensor.dtype is torch.bfloat16 else torch.uint8
         found: Array = plain.view(bits).numpy().view(dtype.numpy)
@@ -110,7 +131,7 @@ def as_tensor(array: Array) -> torch.Tensor:
     """Return an array as a tensor that shares its memory."""
     name = array.dtype.name
     if not array.size:  # the strides of an array without elements may be any
-        return torch.empty(array.shape, dtype=getattr(torch, name))
+        return torch.empty(array.shape, dtype=torch_type(DataType(name)))
     if name == "bfloat16":
         return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
     if name.startswith("float8"):
