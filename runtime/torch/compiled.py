@@ -7,13 +7,13 @@ constants of the model, which is built at the first call that brings them, and a
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import fx
 
-from tilewright.graphir.frontend.torch.graphs import ImportedGraph, from_graph
+from tilewright.graphir.frontend.torch.graphs import ImportedGraph, Output, from_graph
 from tilewright.graphir.frontend.torch.tensors import as_array, as_tensor
 from tilewright.runtime.build import build
 from tilewright.runtime.executable import Executable
@@ -101,9 +101,7 @@ class _Model:
 
     def __init__(self, imported: ImportedGraph, outputs: Sequence[Any], opt_level: int | None) -> None:
         self._inputs = imported.inputs
-        self._outputs = imported.outputs
-        self._orders = [_order(value) for value in outputs]
-        self._complex = [isinstance(value, torch.Tensor) and value.is_complex() for value in outputs]
+        self._outputs = [_writer(output, value) for output, value in zip(imported.outputs, outputs, strict=True)]
         self._executable: Executable | None = None
         if imported.module is not None:
             threads = min(Target.current().num_threads, torch.get_num_threads())
@@ -114,26 +112,57 @@ class _Model:
         results: Sequence[Any] = ()
         if self._executable is not None:
             results = self._executable(*[_array(inputs[number]) for number in self._inputs])
-        found = []
-        for output, order, is_complex in zip(self._outputs, self._orders, self._complex, strict=True):
-            if output.kind == "result":
-                tensor = as_tensor(results[output.number])
-                tensor = torch.view_as_complex(tensor) if is_complex else tensor
-                found.append(tensor if order is None else _restrided(tensor, order))
-            elif output.kind == "input":
-                found.append(inputs[output.number])
-            else:
-                found.append(int(results[output.number]) if output.kind == "number" else output.value)
-        return found
+        return [write(results, inputs) for write in self._outputs]
 
 
 def _array(value: Any) -> Any:
-    return as_array(value) if isinstance(value, torch.Tensor) else int(value)
+    """Return an input as an array that shares its memory; a size as it is."""
+    if type(value) is int:
+        return value
+    if value.requires_grad:
+        value = value.detach()
+    try:
+        return value.numpy()  # the usual case, without questions
+    except (TypeError, RuntimeError):
+        return as_array(value) if isinstance(value, torch.Tensor) else int(value)
 
 
-def _order(value: Any) -> Sequence[int] | None:
+#: Returns an output from the results of the executable and the inputs.
+_Writer = Callable[[Sequence[Any], Sequence[Any]], Any]
+
+#: Element types whose arrays PyTorch reads.
+_PLAIN = (
+    *(torch.float32, torch.float64, torch.float16, torch.bool, torch.uint8),
+    *(torch.int8, torch.int16, torch.int32, torch.int64),
+)
+
+
+def _writer(output: Output, value: Any) -> _Writer:
+    """Return the function that makes an output, of which PyTorch knows ``value``."""
+    number = output.number
+    if output.kind == "input":
+        return lambda results, inputs: inputs[number]
+    if output.kind == "constant":
+        return lambda results, inputs: output.value
+    if output.kind == "number":
+        return lambda results, inputs: int(results[number])
+    order = _order(value)
+    is_empty = any(isinstance(size, torch.SymInt) or size == 0 for size in value.shape)
+    if order is None and value.dtype in _PLAIN and not is_empty:
+        from_numpy = torch.from_numpy
+        return lambda results, inputs: from_numpy(results[number])
+
+    def write(results: Sequence[Any], inputs: Sequence[Any]) -> torch.Tensor:
+        tensor = as_tensor(results[number])
+        tensor = torch.view_as_complex(tensor) if value.is_complex() else tensor
+        return tensor if order is None else _restrided(tensor, order)
+
+    return write
+
+
+def _order(value: torch.Tensor) -> Sequence[int] | None:
     """Return the order of the axes of a tensor in memory, if that is not row-major order."""
-    if not isinstance(value, torch.Tensor) or value.is_contiguous():
+    if value.is_contiguous():
         return None
     order = sorted(range(value.ndim), key=lambda axis: -_hint(value.stride(axis)))
     return None if order == list(range(value.ndim)) else order

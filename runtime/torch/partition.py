@@ -57,10 +57,10 @@ def partitioned(
             frozen = [n for n, arg in enumerate(node.args) if isinstance(arg, fx.Node) and arg.name in names]
             _replace(cut, str(node.target), _Part(compile_part(part, frozen)))
     cut.recompile()
-    return cut
+    return cut.forward  # type: ignore[no-any-return]
 
 
-class _Part(torch.nn.Module):
+class _Part(torch.nn.Module):  # type: ignore[misc]
     """A compiled part, as a module of the graph that calls it."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
@@ -77,7 +77,7 @@ def _replace(graph: fx.GraphModule, name: str, module: torch.nn.Module) -> None:
     setattr(graph.get_submodule(owner), last, module)
 
 
-class _Support(OperatorSupportBase):
+class _Support(OperatorSupportBase):  # type: ignore[misc]
     """Tells the partitioner which nodes can be compiled."""
 
     def __init__(self, unsupported: frozenset[str]) -> None:

@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed: make torc
 import tilewright as tw  # noqa: E402
 from tests.torch import networks, programs  # noqa: E402
 from tilewright import graphir as gi  # noqa: E402
-from tilewright.graphir.frontend.torch import converter, registry  # noqa: E402
+from tilewright.graphir.frontend.torch import converter, registry, tensors  # noqa: E402
 from tilewright.graphir.visitor import post_order  # noqa: E402
 from tilewright.tensorir.errors import InputError, UnsupportedOperatorError  # noqa: E402
 
@@ -53,7 +53,7 @@ def test_a_transposed_parameter_is_read_by_its_strides() -> None:
     weight = torch.randn(3, 5).t()
     x = torch.randn(2, 5)
     found = programs.results(tw.build(imported(lambda x: x @ weight, x)), [x])
-    np.testing.assert_allclose(found[0], (x @ weight).numpy(), rtol=1e-5)
+    np.testing.assert_allclose(found[0], (x @ weight).numpy(), rtol=1e-5, atol=1e-6)
 
 
 def test_nested_results_are_named_by_their_places_and_none_is_left_out() -> None:
@@ -150,9 +150,19 @@ def test_one_error_names_all_unsupported_overloads_and_their_lines() -> None:
     assert "test_exported.py, line" in message
 
 
-def test_complex_numbers_are_refused_by_their_type() -> None:
-    with pytest.raises(UnsupportedOperatorError, match="complex64"):
-        imported(lambda x: x * 2, torch.zeros(2, dtype=torch.complex64))
+def test_complex_numbers_are_an_axis_of_two_parts() -> None:
+    x = torch.randn(2, 3, dtype=torch.complex64)
+    model = tw.build(imported(lambda x: (x * x.conj(), x.abs()), x))
+    assert model.signature.inputs[0].type.shape == (2, 3, 2)
+    square, size = model(torch.view_as_real(x).numpy())
+    np.testing.assert_allclose(square, torch.view_as_real(x * x.conj()).numpy(), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(size, x.abs().numpy(), rtol=1e-5)
+
+
+def test_quantized_tensors_are_refused_by_their_type() -> None:
+    table = torch.quantize_per_tensor(torch.randn(4), 0.1, 0, torch.qint8)
+    with pytest.raises(UnsupportedOperatorError, match="qint8"):
+        tensors.as_array(table)
 
 
 def test_what_is_no_program_is_refused() -> None:

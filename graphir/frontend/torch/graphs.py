@@ -82,8 +82,7 @@ def from_graph(graph: fx.Graph, known: Mapping[int, torch.Tensor] | None = None)
         elif isinstance(value, Expr):
             outputs.append(Output("result", results.setdefault(value, len(results))))
         elif isinstance(node, fx.Node) and isinstance(node.meta.get("val"), torch.SymInt):
-            number = as_number(value)
-            outputs.append(Output("number", results.setdefault(number, len(results))))
+            outputs.append(Output("number", results.setdefault(as_number(value), len(results))))
         else:
             outputs.append(Output("constant", value=value))
     if not results:

@@ -180,8 +180,8 @@ def runs(node: Node, x: Expr, return_inverse: bool, return_counts: bool, dim: in
 @converter("aten.nonzero_static.default")
 def nonzero_static(node: Node, x: Expr, size: int, fill_value: int) -> Expr:
     """Return the places of the first ``size`` elements that are not 0, as rows; the rest is filled."""
-    if not shape_of(x):
-        raise node.unsupported("a tensor without dimensions")
+    if not shape_of(x):  # an element has no place
+        return get_operator("zeros")(shape=(size, 0), dtype=INT64)
     found = get_operator("transpose")(get_operator("nonzero")(x, size=size), axes=(1, 0))
     count = sum(cast_to(node.tensor(x, DataType("bool")), INT64), axis=tuple(range(len(shape_of(x)))))
     number = reshape(get_operator("arange")(start=0, stop=size, step=1, dtype=INT64), newshape=(size, 1))

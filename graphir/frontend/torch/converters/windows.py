@@ -295,7 +295,7 @@ _MOST_WINDOWS = 64
 def _greatest_of_parts(node: Node, x: Expr, sizes: Sequence[Dim], rank: int) -> list[Expr]:
     """Return the greatest elements of windows of different sizes, each computed by itself, and their places."""
     space = shape_of(x)[-rank:]
-    if not all(isinstance(dim, int) for dim in (*space, *sizes)) or math.prod(sizes) > _MOST_WINDOWS:  # type: ignore[arg-type]
+    if not all(isinstance(dim, int) for dim in (*space, *sizes)) or math.prod(sizes) > _MOST_WINDOWS:
         raise node.unsupported(f"windows of different sizes, from {space} to {sizes},")
     extents, counts = [int(dim) for dim in space], [int(dim) for dim in sizes]  # type: ignore[arg-type]
     before = shape_of(x)[:-rank]
