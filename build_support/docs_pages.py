@@ -33,7 +33,17 @@ _ATTRIBUTES = Config(napoleon_custom_sections=[("Attributes", "params_style")])
 MENU = {
     "Tutorial": ["tutorial/1_first_model", "tutorial/2_own_pass", "tutorial/3_own_kernel", "tutorial/4_own_operator"],
     "How to": [
-        *("howto/onnx", "howto/deploy", "howto/cache", "debugging", "extending", "loops", "scheduling", "howto/tvm"),
+        *(
+            "howto/onnx",
+            "torch",
+            "howto/deploy",
+            "howto/cache",
+            "debugging",
+            "extending",
+            "loops",
+            "scheduling",
+            "howto/tvm",
+        ),
     ],
     "Reference": [
         *("reference/tilewright", "reference/graphir", "reference/operators", "Table of operators <operators>"),

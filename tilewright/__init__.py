@@ -25,6 +25,7 @@ from tilewright.tensorir.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from onnx import ModelProto
+    from torch.export import ExportedProgram
 
     from tilewright import graphir as graphir
     from tilewright import passes as passes
@@ -65,6 +66,22 @@ def from_onnx(
     return convert(source, shapes, values)
 
 
+def from_exported(program: ExportedProgram) -> IRModule:
+    """Convert a program that ``torch.export`` made to a module; see
+    :func:`tilewright.graphir.frontend.torch.from_exported`.
+
+    Raises:
+        ImportError: PyTorch is not installed (``pip install tilewright[torch]``).
+    """
+    try:
+        from tilewright.graphir.frontend.torch import from_exported as convert
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise ImportError("from_exported needs the package torch: pip install tilewright[torch]") from error
+    return convert(program)
+
+
 __all__ = [
     "Executable",
     "IRModule",
@@ -75,6 +92,7 @@ __all__ = [
     "TilewrightError",
     "build",
     "explain_passes",
+    "from_exported",
     "from_onnx",
     "graphir",
     "load",

@@ -14,7 +14,7 @@ Example: in ``for i in range(8) { b[i + 1] = 0.0 }`` with ``b: Buffer[(8,), floa
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,7 +32,6 @@ from tilewright.passes.tensor.storage_rewrite import constant_bytes
 from tilewright.tensorir.arith.iter_map import affine
 from tilewright.tensorir.arith.lane_numbers import lane_number
 from tilewright.tensorir.arith.lanes import per_lane
-from tilewright.tensorir.arith.region import lower_bound_expr, upper_bound_expr
 from tilewright.tensorir.dtype import INT64
 from tilewright.tensorir.errors import VerifyError
 from tilewright.tensorir.expr import Buffer, BufferLoad, Call, Expr, IntImm, Ramp, Var, as_expr
@@ -177,17 +176,32 @@ class _MemoryVerifier(ScopedMutator):
                 continue
             place = self.named.expand(place)
             ranges = {**self.ranges, lane: (as_expr(0), as_expr(index.dtype.lanes))}
-            if not _is_affine(place, ranges):
-                continue
-            # The extremes are attained: all enclosing loops run, and bounds of affine indices are exact.
-            highest = upper_bound_expr(place, ranges, self.analyzer)
-            lowest = lower_bound_expr(place, ranges, self.analyzer)
+            highest, lowest = self._extremes(place, ranges)
             if highest is not None and self.analyzer.prove(highest >= extent):
                 self.fail(
                     op, f"index {index!s} of {op.buffer.name} reaches {highest!s}, out of bounds for extent {extent!s}"
                 )
             if lowest is not None and self.analyzer.prove(lowest < 0):
                 self.fail(op, f"index {index!s} of {op.buffer.name} reaches {lowest!s}, which is negative")
+
+    def _extremes(self, index: Expr, ranges: Mapping[Var, tuple[Expr, Expr]]) -> tuple[Expr | None, Expr | None]:
+        """Return the greatest and the least value of an index, which are attained, as all enclosing loops run: it is a
+        sum of multiples of variables, each in one term, so its extremes are at corners of the box of their ranges.
+        None: it is no such sum, or it is not known whether a multiple grows."""
+        found = affine(index, ranges)
+        if found is None or len({split.source for split in found.splits}) != len(found.splits):
+            return None, None
+        highest = lowest = found.base
+        for split in found.splits:
+            begin, extent = ranges[split.source]  # type: ignore[index]  # affine: it is a variable
+            first, last = split.scale * begin, split.scale * (begin + extent - 1)
+            if self.analyzer.prove(split.scale >= 0):
+                highest, lowest = highest + last, lowest + first
+            elif self.analyzer.prove(split.scale <= 0):
+                highest, lowest = highest + first, lowest + last
+            else:
+                return None, None
+        return self.analyzer.simplify(highest), self.analyzer.simplify(lowest)
 
     def _stays_inside(self, index: Expr, extent: Expr) -> bool:
         """Return whether the ranges of variables give constant bounds that keep an index in range, as for most
@@ -207,13 +221,6 @@ class _MemoryVerifier(ScopedMutator):
         loops = set(self.ranges)
         driving = [bounds for var, bounds in self.ranges.items() if uses_var(index, {var})]
         return not any(uses_var(bound, loops) for bounds in driving for bound in bounds)
-
-
-def _is_affine(index: Expr, ranges: Collection[Var]) -> bool:
-    """Return whether the index is a sum of multiples of variables, each in one term: then its extremes are at corners
-    of the box of their ranges."""
-    found = affine(index, ranges)
-    return found is not None and len({split.source for split in found.splits}) == len(found.splits)
 
 
 def verify_memory(func: PrimFunc, max_stack_bytes: int = 256 << 10) -> None:

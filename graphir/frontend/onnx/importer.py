@@ -30,11 +30,11 @@ from tilewright.graphir.frontend.onnx.model import (
 from tilewright.graphir.frontend.onnx.narrowing import input_types
 from tilewright.graphir.frontend.onnx.node import Node
 from tilewright.graphir.frontend.onnx.registry import find_converter, normalized_domain
-from tilewright.graphir.frontend.onnx.runtime_sizes import RuntimeSizes
 from tilewright.graphir.frontend.onnx.schema import STANDARD_DOMAINS, check_node, schema_of
 from tilewright.graphir.frontend.onnx.sizes import with_equal_sizes
 from tilewright.graphir.frontend.onnx.tensors import Array, onnx_type, to_array
 from tilewright.graphir.frontend.onnx.weights import Bytes
+from tilewright.graphir.frontend.runtime_sizes import RuntimeSizes
 from tilewright.graphir.keys import RESULTS
 from tilewright.graphir.module import IRModule
 from tilewright.graphir.runtime_sizes import bind_size, bound_at, with_bound_sizes

@@ -10,8 +10,8 @@ from onnx import AttributeProto, GraphProto, NodeProto
 
 from tilewright.graphir.dims import Dim, format_shape
 from tilewright.graphir.expr import Expr
-from tilewright.graphir.frontend.onnx.runtime_sizes import RuntimeSizes, elements_of
 from tilewright.graphir.frontend.onnx.tensors import numpy_dtype
+from tilewright.graphir.frontend.runtime_sizes import RuntimeSizes, elements_of
 from tilewright.graphir.known_values import known_values
 from tilewright.graphir.types import TensorType
 from tilewright.graphir.visitor import free_vars

@@ -16,7 +16,6 @@ from tilewright.graphir.dims import Dim, dim_equal, product, simplify
 from tilewright.graphir.expr import Expr
 from tilewright.graphir.frontend.onnx.agreements import with_agreeing_sizes
 from tilewright.graphir.op import get_operator
-from tilewright.graphir.ops.calls import reshape
 from tilewright.graphir.types import TensorType
 
 #: Operators whose inputs all broadcast to one shape.
@@ -171,16 +170,6 @@ def _with_equal_inner_sizes(inputs: list[Expr | None]) -> list[Expr | None]:
         shape = (*b[:rows], a[columns], *b[rows + 1 :])
         return [inputs[0], get_operator("match_shape")(inputs[1], shape=shape)]
     return [get_operator("match_shape")(inputs[0], shape=(*a[:columns], b[rows])), inputs[1]]
-
-
-def with_elements(x: Expr, newshape: Sequence[Dim]) -> Expr:
-    """Return ``x`` for a reshape: where it cannot be proved that the shape has as many elements, a call checks it."""
-    if not isinstance(x.type, TensorType) or any(isinstance(dim, int) and dim < 0 for dim in newshape):
-        return x
-    found, wanted = product(x.type.shape), product(newshape)
-    if dim_equal(found, wanted) or (isinstance(found, int) and isinstance(wanted, int)):
-        return x
-    return get_operator("match_shape")(reshape(x, newshape=(found,)), shape=(wanted,))
 
 
 def with_remaining(old: Sequence[Dim], newshape: Sequence[Dim]) -> list[Dim]:

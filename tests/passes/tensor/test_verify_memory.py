@@ -59,6 +59,18 @@ def test_names_of_strides_are_seen_through() -> None:
         )
 
 
+def test_a_stride_that_is_a_sum_is_multiplied_as_a_whole() -> None:
+    # With the stride multiplied out, the greatest of ``i * n * 12`` and that of ``-i * 8`` belong to two values of i.
+    verify_memory(
+        parse("""
+        primfunc @f(A: Buffer[(n * 24 - 16,), float32], n: int64) {
+          let stride: int64 = n * 12 - 8
+          for i in range(2) { for k in range(1) { A[stride * i + k] = 0.0 } }
+        }
+        """)
+    )
+
+
 def test_loop_whose_bounds_depend_on_another_loop_is_accepted() -> None:
     func = parse("""
 primfunc @skewed(b: Buffer[(3,), float32]) {

@@ -12,7 +12,7 @@ from tilewright.graphir.dims import Dim
 from tilewright.graphir.expr import Expr, Function, If, Loop, Tuple, TupleGetItem, Var, const
 from tilewright.graphir.frontend.onnx.node import Node
 from tilewright.graphir.frontend.onnx.registry import converter
-from tilewright.graphir.frontend.onnx.runtime_sizes import as_number, as_size
+from tilewright.graphir.frontend.runtime_sizes import as_number, as_size
 from tilewright.graphir.known_values import known_values
 from tilewright.graphir.op import get_operator
 from tilewright.graphir.ops.calls import add, reshape, subtract, take, transpose, where

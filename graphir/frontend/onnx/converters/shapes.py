@@ -9,10 +9,11 @@ import numpy as np
 from tilewright.graphir.broadcasting import chosen_size, joined
 from tilewright.graphir.dims import Dim, dim_equal, product, simplify
 from tilewright.graphir.expr import Constant, Expr, const
+from tilewright.graphir.frontend.checked_sizes import with_elements
 from tilewright.graphir.frontend.onnx.node import Node
 from tilewright.graphir.frontend.onnx.registry import converter
-from tilewright.graphir.frontend.onnx.runtime_sizes import as_number, range_count, reshape_sizes, slice_bounds
-from tilewright.graphir.frontend.onnx.sizes import with_elements, with_remaining
+from tilewright.graphir.frontend.onnx.sizes import with_remaining
+from tilewright.graphir.frontend.runtime_sizes import as_number, range_count, reshape_sizes, slice_bounds
 from tilewright.graphir.known_values import known_values
 from tilewright.graphir.op import get_operator
 from tilewright.graphir.ops.calls import add, cast, concatenate, multiply, reshape, squeeze, take, transpose

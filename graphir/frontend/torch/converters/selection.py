@@ -1,0 +1,270 @@
+"""Convert order statistics, running extremes, distinct elements and histograms."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tilewright.graphir.dims import simplify
+from tilewright.graphir.expr import Expr
+from tilewright.graphir.frontend.runtime_sizes import as_number
+from tilewright.graphir.frontend.torch.converters.indexing import ordered
+from tilewright.graphir.frontend.torch.node import Node, cast_to, dtype_of, reshaped, shape_of
+from tilewright.graphir.frontend.torch.registry import converter
+from tilewright.graphir.op import get_operator
+from tilewright.graphir.ops.calls import (
+    add,
+    divide,
+    expand_dims,
+    logical_not,
+    multiply,
+    reshape,
+    squeeze,
+    subtract,
+    sum,
+    take,
+    where,
+)
+from tilewright.graphir.ops.unique import unique
+from tilewright.tensorir.dtype import INT64, DataType
+
+
+def _row(x: Expr) -> Expr:
+    """Return ``x`` with at least one axis."""
+    return x if shape_of(x) else reshape(x, newshape=(1,))
+
+
+def _without_axis(x: Expr, results: Sequence[Expr], axis: int, keepdim: bool) -> list[Expr]:
+    """Return results that have one element along ``axis``, without that axis unless it is kept."""
+    if not shape_of(x):
+        return [reshape(each, newshape=()) for each in results]
+    return list(results) if keepdim else [squeeze(each, axis=(axis,)) for each in results]
+
+
+# Order statistics.
+
+
+@converter("aten.median.default", "aten.nanmedian.default")
+def median(node: Node, x: Expr) -> Expr:
+    """Return the lower median of all elements."""
+    flat = reshape(x, newshape=(-1,))
+    return reshape(_median(flat, 0, "nan" in node.label.partition(" ")[0])[0], newshape=())
+
+
+@converter("aten.median.dim", "aten.nanmedian.dim")
+def median_along(node: Node, x: Expr, dim: int, keepdim: bool) -> list[Expr]:
+    """Return the lower median along an axis, and its place."""
+    row = _row(x)
+    axis = node.axis(dim, len(shape_of(row)))
+    found = _median(row, axis, "nan" in node.label.partition(" ")[0])
+    return _without_axis(x, found, axis, keepdim)
+
+
+def _median(x: Expr, axis: int, skips_nan: bool) -> list[Expr]:
+    """Return the lower median along an axis, which stays with one element, and its place: NaN if there is any, or the
+    median of the numbers."""
+    extent = shape_of(x)[axis]
+    values, places = ordered(x, extent, axis, largest=False)
+    one = (*shape_of(x)[:axis], 1, *shape_of(x)[axis + 1 :])
+    if not dtype_of(x).is_float:
+        middle = get_operator("broadcast_to")(as_number(simplify((extent - 1) // 2)), shape=one)
+        return [get_operator("gather_elements")(each, middle, axis=axis) for each in (values, places)]
+    is_nan = get_operator("isnan")(x)
+    count = sum(cast_to(logical_not(is_nan), INT64), axis=(axis,), keepdims=True)
+    middle = get_operator("maximum")(get_operator("floor_divide")(subtract(count, 1), 2), 0)
+    found = [get_operator("gather_elements")(each, middle, axis=axis) for each in (values, places)]
+    if skips_nan:
+        return found
+    first = get_operator("argmax")(cast_to(is_nan, INT64), axis=axis, keepdims=True)
+    spoiled = get_operator("any")(is_nan, axis=(axis,), keepdims=True)
+    nan = get_operator("full")(shape=one, fill=float("nan"), dtype=dtype_of(x))
+    return [where(spoiled, nan, found[0]), where(spoiled, first, found[1])]
+
+
+@converter("aten.mode.default")
+def mode(node: Node, x: Expr, dim: int, keepdim: bool) -> list[Expr]:
+    """Return the most frequent element along an axis, the least of several, and its last place. Each element is
+    compared with each."""
+    row = _row(x)
+    axis = node.axis(dim, len(shape_of(row)))
+    same = get_operator("equal")(expand_dims(row, axis=axis + 1), expand_dims(row, axis=axis))
+    counts = sum(cast_to(same, INT64), axis=(axis + 1,))
+    often = get_operator("equal")(counts, get_operator("max")(counts, axis=(axis,), keepdims=True))
+    values, _ = ordered(row, shape_of(row)[axis], axis, largest=True)
+    greatest = get_operator("slice")(values, begin=(0,), end=(1,), axes=(axis,))
+    least = get_operator("min")(where(often, row, greatest), axis=(axis,), keepdims=True)
+    place = get_operator("argmax")(
+        cast_to(get_operator("equal")(row, least), INT64), axis=axis, keepdims=True, select_last_index=True
+    )
+    return _without_axis(x, [least, place], axis, keepdim)
+
+
+@converter("aten.cummax.default", "aten.cummin.default")
+def running_extreme(node: Node, x: Expr, dim: int) -> list[Expr]:
+    """Return the greatest or the least element so far along an axis, and its last place. Each element is compared with
+    all before it."""
+    if not shape_of(x):
+        return [x, get_operator("zeros")(shape=(), dtype=INT64)]
+    axis = node.axis(dim, len(shape_of(x)))
+    extent = shape_of(x)[axis]
+    is_greatest = node.label.startswith("aten.cummax")
+    behind = len(shape_of(x)) - axis - 1
+    places = get_operator("arange")(start=0, stop=extent, step=1, dtype=INT64)
+    column = reshape(places, newshape=(extent, 1, *(1,) * behind))
+    seen = get_operator("less_equal")(reshape(places, newshape=(extent, *(1,) * behind)), column)
+    first = get_operator("slice")(x, begin=(0,), end=(1,), axes=(axis,))
+    # In place of an element that is not seen stands the first one, which always is.
+    candidates = where(seen, expand_dims(x, axis=axis), expand_dims(first, axis=axis))
+    number = where(seen, reshape(places, newshape=(extent, *(1,) * behind)), 0)
+    dtype = dtype_of(x)
+    wide = cast_to(candidates, INT64) if dtype.is_bool else candidates
+    best = get_operator("max" if is_greatest else "min")(wide, axis=(axis + 1,))
+    hits = get_operator("equal")(wide, expand_dims(best, axis=axis + 1))
+    if dtype.is_float:
+        both = get_operator("logical_and")(
+            get_operator("isnan")(wide), get_operator("isnan")(expand_dims(best, axis=axis + 1))
+        )
+        hits = get_operator("logical_or")(hits, both)
+    last = get_operator("max")(where(hits, number, 0), axis=(axis + 1,))
+    return [cast_to(best, dtype), last]
+
+
+# Distinct elements.
+
+
+@converter("aten._unique2.default")
+def distinct(node: Node, x: Expr, sorted: bool, return_inverse: bool, return_counts: bool) -> list[Expr]:
+    """Return the distinct elements in order, for each element the number of its value, and the counts."""
+    values, _, inverse, counts = unique(x)
+    return [values, *_wanted((reshaped(inverse, shape_of(x)), return_inverse), (counts, return_counts))]
+
+
+def _wanted(*results: tuple[Expr, bool]) -> list[Expr]:
+    """Return results; those that are not asked for are empty."""
+    return [found if asked else get_operator("zeros")(shape=(0,), dtype=INT64) for found, asked in results]
+
+
+@converter("aten.unique_dim.default")
+def distinct_slices(
+    node: Node, x: Expr, dim: int, sorted: bool, return_inverse: bool, return_counts: bool
+) -> list[Expr]:
+    """Return the distinct slices along an axis in order, for each slice the number of its value, and the counts."""
+    values, _, inverse, counts = unique(x, axis=node.axis(dim, len(shape_of(x))))
+    return [values, inverse, counts]
+
+
+@converter("aten.unique_consecutive.default")
+def runs(node: Node, x: Expr, return_inverse: bool, return_counts: bool, dim: int | None) -> list[Expr]:
+    """Return the first element of each run of equal ones, for each element the number of its run, and the lengths."""
+    if dim is not None and len(shape_of(x)) > 1:
+        raise node.unsupported("runs of slices")
+    flat = reshape(x, newshape=(-1,))
+    extent = shape_of(flat)[0]
+    before = get_operator("slice")(flat, begin=(0,), end=(-1,), axes=(0,))
+    behind = get_operator("slice")(flat, begin=(1,), end=(None,), axes=(0,))
+    starts = get_operator("concatenate")(
+        [
+            get_operator("full")(shape=(1,), fill=True, dtype=DataType("bool")),
+            get_operator("not_equal")(behind, before),
+        ],
+        axis=0,
+    )
+    places = squeeze(get_operator("nonzero")(starts), axis=(0,))
+    number = subtract(get_operator("cumsum")(cast_to(starts, INT64), axis=0), 1)
+    ends = get_operator("concatenate")([places, get_operator("sizes")(values=(extent,))], axis=0)
+    lengths = subtract(get_operator("slice")(ends, begin=(1,), end=(None,), axes=(0,)), places)
+    numbers = reshaped(number, shape_of(x))
+    return [take(flat, places, axis=0), *_wanted((numbers, return_inverse), (lengths, return_counts))]
+
+
+@converter("aten.nonzero_static.default")
+def nonzero_static(node: Node, x: Expr, size: int, fill_value: int) -> Expr:
+    """Return the places of the first ``size`` elements that are not 0, as rows; the rest is filled."""
+    if not shape_of(x):  # an element has no place
+        return get_operator("zeros")(shape=(size, 0), dtype=INT64)
+    found = get_operator("transpose")(get_operator("nonzero")(x, size=size), axes=(1, 0))
+    count = sum(cast_to(node.tensor(x, DataType("bool")), INT64), axis=tuple(range(len(shape_of(x)))))
+    number = reshape(get_operator("arange")(start=0, stop=size, step=1, dtype=INT64), newshape=(size, 1))
+    return where(get_operator("less")(number, count), found, fill_value)
+
+
+# Histograms.
+
+
+def _counts(node: Node, x: Expr, bins: int, low: Expr, high: Expr, weight: Expr | None) -> Expr:
+    """Count the elements in bins of equal width from ``low`` to ``high``, which is inside; others do not count."""
+    flat = reshape(x, newshape=(-1,))
+    share = divide(multiply(subtract(flat, low), node.tensor(bins, dtype_of(flat))), subtract(high, low))
+    place = get_operator("minimum")(cast_to(get_operator("floor")(share), INT64), bins - 1)
+    inside = get_operator("logical_and")(
+        get_operator("greater_equal")(flat, low), get_operator("less_equal")(flat, high)
+    )
+    outside = get_operator("full")(shape=shape_of(flat), fill=bins, dtype=INT64)
+    place = where(inside, place, outside)  # no element has that place, so it is dropped
+    ones = get_operator("full")(shape=shape_of(flat), fill=1.0, dtype=dtype_of(flat))
+    empty = get_operator("zeros")(shape=(bins,), dtype=dtype_of(flat))
+    weights = ones if weight is None else reshape(weight, newshape=(-1,))
+    return get_operator("scatter_elements")(empty, place, weights, axis=0, reduction="add")
+
+
+@converter("aten.histc.default")
+def histogram_of_counts(node: Node, x: Expr, bins: int, low: Any, high: Any) -> Expr:
+    """Count the elements in bins of equal width; those of the data's own range if the bounds are equal."""
+    first, last = _bounds(node, x, float(low), float(high))
+    if not dtype_of(x).is_float:
+        raise node.unsupported(f"a histogram of {dtype_of(x)!s}")
+    return _counts(node, x, bins, first, last, None)
+
+
+def _bounds(node: Node, x: Expr, low: float, high: float) -> tuple[Expr, Expr]:
+    dtype = dtype_of(x)
+    if low != high:
+        return node.tensor(low, dtype), node.tensor(high, dtype)
+    flat = reshape(x, newshape=(-1,))
+    if isinstance(shape_of(flat)[0], int) and shape_of(flat)[0] == 0:
+        return node.tensor(0.0, dtype), node.tensor(1.0, dtype)
+    first, last = (get_operator(name)(flat, axis=(0,)) for name in ("min", "max"))
+    same = get_operator("equal")(first, last)
+    one = node.tensor(1.0, dtype)
+    return where(same, subtract(first, one), first), where(same, add(last, one), last)
+
+
+# Sums over lists of rows.
+
+
+@converter("aten._embedding_bag_forward_only.default", "aten._embedding_bag.default")
+def embedding_bag(
+    node: Node,
+    weight: Expr,
+    indices: Expr,
+    offsets: Expr,
+    scale_grad_by_freq: bool,
+    mode: int,
+    sparse: bool,
+    per_sample_weights: Expr | None,
+    include_last_offset: bool,
+    padding_idx: int,
+) -> list[Expr]:
+    """Return sums or means of rows of a table, for lists of rows; the results behind are only for gradients."""
+    if mode not in (0, 1) or (include_last_offset and not isinstance(shape_of(offsets)[0], int)):
+        raise node.unsupported("the maximum of rows")
+    dtype = dtype_of(weight)
+    count = node.result(0).shape[0]
+    starts = get_operator("slice")(offsets, begin=(0,), end=(count,), axes=(0,)) if include_last_offset else offsets
+    places = get_operator("arange")(start=0, stop=shape_of(indices)[0], step=1, dtype=dtype_of(offsets))
+    begun = get_operator("less_equal")(reshape(starts, newshape=(1, count)), reshape(places, newshape=(-1, 1)))
+    bag = subtract(sum(cast_to(begun, INT64), axis=(1,)), 1)
+    rows = take(weight, indices, axis=0)
+    counted = get_operator("full")(shape=shape_of(indices), fill=1.0, dtype=dtype)
+    if padding_idx >= 0:
+        counted = cast_to(get_operator("not_equal")(indices, padding_idx), dtype)
+    scale = counted if per_sample_weights is None else multiply(counted, cast_to(per_sample_weights, dtype))
+    rows = multiply(rows, reshape(scale, newshape=(-1, 1)))
+    empty = get_operator("zeros")(shape=node.result(0).shape, dtype=dtype)
+    total = get_operator("scatter_nd")(empty, reshape(bag, newshape=(-1, 1)), rows, reduction="add")
+    if mode == 1:
+        none = get_operator("zeros")(shape=(count,), dtype=dtype)
+        number = get_operator("scatter_elements")(none, bag, counted, axis=0, reduction="add")
+        total = divide(total, reshape(get_operator("maximum")(number, 1.0), newshape=(-1, 1)))
+    others = [get_operator("zeros")(shape=node.result(n).shape, dtype=node.result(n).dtype) for n in (1, 2, 3)]
+    return [total, *others]

@@ -1,0 +1,391 @@
+"""Convert operators with windows that slide over space: convolution and pooling."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tilewright.graphir.dims import Dim, product, simplify
+from tilewright.graphir.expr import Expr, const
+from tilewright.graphir.frontend.torch.node import Node, dtype_of, reshaped, shape_of
+from tilewright.graphir.frontend.torch.registry import converter
+from tilewright.graphir.op import get_operator
+from tilewright.graphir.ops.calls import (
+    concatenate,
+    expand_dims,
+    mean,
+    multiply,
+    pad,
+    reshape,
+    squeeze,
+    take,
+    transpose,
+)
+from tilewright.tensorir.expr import as_expr, maximum
+
+_CONVOLUTIONS = {1: "nn.conv1d", 2: "nn.conv2d", 3: "nn.conv3d"}
+
+
+def per_axis(value: Any, rank: int) -> tuple[int, ...]:
+    """Return a number for each spatial axis, of which PyTorch may state one for all."""
+    found = (value,) if isinstance(value, int) else tuple(value)
+    return found * rank if len(found) == 1 else found
+
+
+@converter("aten.convolution.default", "aten._convolution.default")
+def convolution(
+    node: Node,
+    x: Expr,
+    weight: Expr,
+    bias: Expr | None,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    transposed: bool,
+    output_padding: Sequence[int],
+    groups: int,
+    *_: Any,
+) -> Expr:
+    """Convolve, or convolve transposed."""
+    if not transposed:
+        return convolved(node, x, weight, bias, stride, padding, dilation, groups)
+    return _spread(node, x, weight, bias, stride, padding, dilation, output_padding, groups)
+
+
+@converter(*(f"aten.conv{rank}d.default" for rank in (1, 2, 3)), *(f"aten.conv{rank}d.padding" for rank in (1, 2, 3)))
+def conv(
+    node: Node,
+    x: Expr,
+    weight: Expr,
+    bias: Expr | None,
+    stride: Sequence[int],
+    padding: Any,
+    dilation: Sequence[int],
+    groups: int,
+) -> Expr:
+    """Convolve; padding may be a word."""
+    return convolved(node, x, weight, bias, stride, padding, dilation, groups)
+
+
+def convolved(
+    node: Node,
+    x: Expr,
+    weight: Expr,
+    bias: Expr | None,
+    stride: Sequence[int],
+    padding: Any,
+    dilation: Sequence[int],
+    groups: int,
+) -> Expr:
+    """Convolve data with or without a batch."""
+    rank = len(shape_of(weight)) - 2
+    if rank not in _CONVOLUTIONS:
+        raise node.unsupported(f"convolution in {rank} dimensions")
+    batch = x if len(shape_of(x)) == rank + 2 else expand_dims(x, axis=0)
+    steps, distances = per_axis(stride, rank), per_axis(dilation, rank)
+    result = get_operator(_CONVOLUTIONS[rank])(
+        batch,
+        weight,
+        strides=steps,
+        padding=_margins(node, padding, shape_of(weight)[2:], distances),
+        dilation=distances,
+        groups=groups,
+    )
+    return _finished(node, result, bias)
+
+
+def _margins(node: Node, padding: Any, window: Sequence[Dim], dilation: Sequence[int]) -> tuple[int, ...]:
+    """Return the padding before each axis and then behind each; ``same`` is that which keeps sizes."""
+    rank = len(window)
+    if padding == "valid":
+        return (0,) * (2 * rank)
+    if padding != "same":
+        return per_axis(padding, rank) * 2
+    if not all(isinstance(size, int) for size in window):
+        raise node.unsupported(f"a window of symbolic size {tuple(window)}")
+    totals = [(int(size) - 1) * distance for size, distance in zip(window, dilation, strict=True)]  # type: ignore[arg-type]
+    return (*(total // 2 for total in totals), *(total - total // 2 for total in totals))
+
+
+def _finished(node: Node, result: Expr, bias: Expr | None) -> Expr:
+    if bias is not None:
+        result = get_operator("nn.bias_add")(result, bias, axis=1)
+    return result if len(shape_of(result)) == len(node.shape) else squeeze(result, axis=(0,))
+
+
+@converter("aten.conv_transpose1d.default", "aten.conv_transpose2d.input", "aten.conv_transpose3d.input")
+def conv_transpose(
+    node: Node,
+    x: Expr,
+    weight: Expr,
+    bias: Expr | None,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    output_padding: Sequence[int],
+    groups: int,
+    dilation: Sequence[int],
+) -> Expr:
+    """Convolve transposed."""
+    return _spread(node, x, weight, bias, stride, padding, dilation, output_padding, groups)
+
+
+def _spread(
+    node: Node,
+    x: Expr,
+    weight: Expr,
+    bias: Expr | None,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    output_padding: Sequence[int],
+    groups: int,
+) -> Expr:
+    rank = len(shape_of(weight)) - 2
+    batch = x if len(shape_of(x)) == rank + 2 else expand_dims(x, axis=0)
+    result = get_operator("nn.conv_transpose")(
+        batch,
+        weight,
+        strides=per_axis(stride, rank),
+        padding=per_axis(padding, rank),
+        dilation=per_axis(dilation, rank),
+        output_padding=per_axis(output_padding, rank),
+        groups=groups,
+    )
+    return _finished(node, result, bias)
+
+
+# Pooling.
+
+
+def _batched(x: Expr, rank: int) -> tuple[Expr, int]:
+    """Return ``x`` with as many axes before those of space as operators expect, and how many were added."""
+    missing = rank + 2 - len(shape_of(x))
+    return (expand_dims(x, axis=0, num_newaxis=missing) if missing else x), missing
+
+
+def _unbatched(x: Expr, added: int) -> Expr:
+    return squeeze(x, axis=tuple(range(added))) if added else x
+
+
+def _pool(name: str, rank: int, x: Expr, **attrs: Any) -> Expr:
+    batch, added = _batched(x, rank)
+    return _unbatched(get_operator(name)(batch, **attrs), added)
+
+
+def _window(rank: int, size: Any, stride: Any, padding: Any) -> dict[str, Any]:
+    window = per_axis(size, rank)
+    steps = per_axis(stride, rank) if stride not in (None, [], ()) else window
+    return {"pool_size": window, "strides": steps, "padding": per_axis(padding, rank)}
+
+
+_POOLED_RANKS = (1, 2, 3)
+
+
+def _rank_of(node: Node) -> int:
+    """Return the number of spatial axes that the overload's name states."""
+    return next(rank for rank in _POOLED_RANKS if f"{rank}d" in node.label.partition(" ")[0])
+
+
+@converter(*(f"aten.max_pool{rank}d.default" for rank in _POOLED_RANKS))
+def max_pool(
+    node: Node, x: Expr, size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool, *_: Any
+) -> Expr:
+    """Return the greatest element of each window."""
+    rank = _rank_of(node)
+    attrs = {**_window(rank, size, stride, padding), "dilation": per_axis(dilation, rank), "ceil_mode": ceil_mode}
+    return _pool("nn.max_pool2d" if rank == 2 else "nn.max_pool", rank, x, **attrs)
+
+
+@converter(*(f"aten.max_pool{rank}d_with_indices.default" for rank in _POOLED_RANKS))
+def max_pool_with_indices(
+    node: Node, x: Expr, size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool
+) -> list[Expr]:
+    """Return the greatest element of each window, and its place in the channel."""
+    rank = _rank_of(node)
+    attrs = {**_window(rank, size, stride, padding), "dilation": per_axis(dilation, rank), "ceil_mode": ceil_mode}
+    values = _pool("nn.max_pool2d" if rank == 2 else "nn.max_pool", rank, x, **attrs)
+    batch, added = _batched(x, rank)
+    return [values, _places(batch, added, attrs)]
+
+
+def _places(batch: Expr, added: int, attrs: dict[str, Any]) -> Expr:
+    """Return the places of the greatest elements in their channels; the operator counts them in the whole tensor."""
+    places = get_operator("nn.max_pool_indices")(batch, **attrs)
+    space = squeeze(get_operator("sizes")(values=(product(shape_of(batch)[2:]),)), axis=(0,))
+    return _unbatched(get_operator("floor_mod")(places, space), added)
+
+
+@converter(*(f"aten.avg_pool{rank}d.default" for rank in _POOLED_RANKS))
+def avg_pool(
+    node: Node,
+    x: Expr,
+    size: Any,
+    stride: Any,
+    padding: Any,
+    ceil_mode: bool,
+    count_include_pad: bool,
+    divisor: int | None = None,
+) -> Expr:
+    """Return the mean of each window, or its sum over a divisor."""
+    rank = _rank_of(node)
+    window = _window(rank, size, stride, padding)
+    name = "nn.avg_pool2d" if rank == 2 else "nn.avg_pool"
+    if divisor is None:
+        return _pool(name, rank, x, ceil_mode=ceil_mode, count_include_pad=bool(count_include_pad), **window)
+    batch, added = _batched(x, rank)
+    widths: list[tuple[Dim, Dim]] = [(0, 0), (0, 0)]
+    for n, margin in enumerate(per_axis(padding, rank)):
+        # With ``ceil_mode`` a last window may stand out.
+        reach = (node.shape[n - rank] - 1) * window["strides"][n] + window["pool_size"][n]
+        extra = simplify(reach - shape_of(batch)[2 + n] - 2 * margin) if ceil_mode else 0
+        widths.append((margin, simplify(margin + maximum(as_expr(extra), 0))))
+    wide = pad(batch, pad_width=widths)
+    count = 1
+    for extent in window["pool_size"]:
+        count *= extent
+    found = get_operator(name)(wide, pool_size=window["pool_size"], strides=window["strides"])
+    return _unbatched(multiply(found, node.tensor(count / divisor)), added)
+
+
+@converter(*(f"aten.lp_pool{rank}d.default" for rank in (1, 2)))
+def lp_pool(node: Node, x: Expr, p: Any, size: Any, stride: Any, ceil_mode: bool) -> Expr:
+    """Return the norm of each window."""
+    rank = _rank_of(node)
+    return _pool("nn.lp_pool", rank, x, p=p, ceil_mode=ceil_mode, **_window(rank, size, stride, 0))
+
+
+@converter(
+    *(f"aten.adaptive_avg_pool{rank}d.default" for rank in _POOLED_RANKS),
+    *(f"aten._adaptive_avg_pool{rank}d.default" for rank in _POOLED_RANKS),
+)
+def adaptive_avg_pool(node: Node, x: Expr, size: Sequence[Dim]) -> Expr:
+    """Return the means of so many windows as the result has elements."""
+    rank = _rank_of(node)
+    sizes = (size,) * rank if isinstance(size, int) else tuple(size)
+    if all(isinstance(extent, int) and extent == 1 for extent in sizes):
+        return mean(x, axis=tuple(range(-rank, 0)), keepdims=True)
+    window = _even_windows(x, sizes, rank)
+    if window is not None:
+        return _pool("nn.avg_pool2d" if rank == 2 else "nn.avg_pool", rank, x, pool_size=window, strides=window)
+    return _along_each_axis(node, x, sizes, rank, "mean")
+
+
+@converter(*(f"aten.adaptive_max_pool{rank}d.default" for rank in _POOLED_RANKS))
+def adaptive_max_pool(node: Node, x: Expr, size: Sequence[Dim]) -> list[Expr]:
+    """Return the greatest elements of so many windows as the result has elements, and their places."""
+    rank = _rank_of(node)
+    sizes = (size,) * rank if isinstance(size, int) else tuple(size)
+    window = _even_windows(x, sizes, rank)
+    if window is None:
+        return _greatest_of_parts(node, x, sizes, rank)
+    attrs = {"pool_size": window, "strides": window}
+    values = _pool("nn.max_pool2d" if rank == 2 else "nn.max_pool", rank, x, **attrs)
+    batch, added = _batched(x, rank)
+    return [values, _places(batch, added, attrs)]
+
+
+#: The greatest number of windows of different sizes, each of which is computed by itself.
+_MOST_WINDOWS = 64
+
+
+def _greatest_of_parts(node: Node, x: Expr, sizes: Sequence[Dim], rank: int) -> list[Expr]:
+    """Return the greatest elements of windows of different sizes, each computed by itself, and their places."""
+    space = shape_of(x)[-rank:]
+    if not all(isinstance(dim, int) for dim in (*space, *sizes)) or math.prod(sizes) > _MOST_WINDOWS:
+        raise node.unsupported(f"windows of different sizes, from {space} to {sizes},")
+    extents, counts = [int(dim) for dim in space], [int(dim) for dim in sizes]  # type: ignore[arg-type]
+    before = shape_of(x)[:-rank]
+    numbers = np.arange(math.prod(extents), dtype=np.int64).reshape(extents)
+    values, places = [], []
+    for cell in itertools.product(*map(range, counts)):
+        begin = [n * extent // count for n, extent, count in zip(cell, extents, counts, strict=True)]
+        end = [-(-(n + 1) * extent // count) for n, extent, count in zip(cell, extents, counts, strict=True)]
+        part = get_operator("slice")(x, begin=begin, end=end, axes=tuple(range(-rank, 0)))
+        flat = reshape(part, newshape=(*before, -1))
+        inside = const(numbers[tuple(map(slice, begin, end))].reshape(-1))
+        values.append(get_operator("max")(flat, axis=(-1,), keepdims=True))
+        places.append(take(inside, get_operator("argmax")(flat, axis=-1, keepdims=True), axis=0))
+    return [reshaped(concatenate(parts, axis=len(before)), (*before, *counts)) for parts in (values, places)]
+
+
+def _even_windows(x: Expr, sizes: Sequence[Dim], rank: int) -> tuple[int, ...] | None:
+    """Return the size of windows that tile the axes of space; None if there is none."""
+    found = []
+    for extent, size in zip(shape_of(x)[-rank:], sizes, strict=True):
+        if not (isinstance(extent, int) and isinstance(size, int) and size and extent and extent % size == 0):
+            return None
+        found.append(extent // size)
+    return tuple(found)
+
+
+def _along_each_axis(node: Node, x: Expr, sizes: Sequence[Dim], rank: int, name: str) -> Expr:
+    """Reduce windows of different sizes, one axis after the other."""
+    result = x
+    for n, size in enumerate(sizes):
+        axis = len(shape_of(x)) - rank + n
+        extent = shape_of(x)[axis]
+        if not (isinstance(extent, int) and isinstance(size, int)):
+            raise node.unsupported(f"windows of different sizes over a symbolic size {extent}")
+        parts = []
+        for number in range(size):
+            begin, end = number * extent // size, -(-(number + 1) * extent // size)
+            part = get_operator("slice")(result, begin=(begin,), end=(end,), axes=(axis,))
+            parts.append(get_operator(name)(part, axis=(axis,), keepdims=True))
+        result = concatenate(parts, axis=axis)
+    return result
+
+
+@converter("aten.max_unpool2d.default", "aten.max_unpool3d.default")
+def max_unpool(node: Node, x: Expr, indices: Expr, size: Sequence[Dim], *_: Any) -> Expr:
+    """Put elements to their places in each channel of zeros."""
+    rank = _rank_of(node)
+    shape = shape_of(x)
+    rows = reshape(x, newshape=(*shape[:-rank], -1))
+    places = reshape(indices, newshape=(*shape[:-rank], -1))
+    empty = get_operator("zeros")(shape=(*shape[:-rank], product(size)), dtype=dtype_of(x))
+    found = get_operator("scatter_elements")(empty, places, rows, axis=-1)
+    return reshaped(found, node.shape)
+
+
+@converter("aten.im2col.default")
+def im2col(node: Node, x: Expr, size: Sequence[int], dilation: Any, padding: Any, stride: Any) -> Expr:
+    """Return the elements of each window as a column."""
+    batch, added = _batched(x, 2)
+    steps, distances, margins = (per_axis(value, 2) for value in (stride, dilation, padding))
+    wide = pad(batch, pad_width=[(0, 0), (0, 0), *((margin, margin) for margin in margins)])
+    items, channels, *space = shape_of(wide)
+    counts = [
+        simplify((extent - (k - 1) * distance - 1) // step + 1)
+        for extent, k, distance, step in zip(space, size, distances, steps, strict=True)
+    ]
+    result = wide
+    for n in range(2):
+        axis = 2 + 2 * n
+        starts = multiply(get_operator("arange")(start=0, stop=counts[n], step=1, dtype="int64"), steps[n])
+        offsets = multiply(get_operator("arange")(start=0, stop=size[n], step=1, dtype="int64"), distances[n])
+        places = get_operator("add")(reshape(offsets, newshape=(size[n], 1)), starts)
+        result = get_operator("take")(result, places, axis=axis)
+    columns = transpose(result, axes=(0, 1, 2, 4, 3, 5))
+    rows = simplify(channels * size[0] * size[1])
+    return _unbatched(reshaped(columns, (items, rows, simplify(counts[0] * counts[1]))), added)
+
+
+@converter("aten.col2im.default")
+def col2im(
+    node: Node, x: Expr, output_size: Sequence[Dim], size: Sequence[int], dilation: Any, padding: Any, stride: Any
+) -> Expr:
+    """Add the columns of windows at their places."""
+    batch = x if len(shape_of(x)) == 3 else expand_dims(x, axis=0)
+    result = get_operator("nn.col2im")(
+        batch,
+        image_shape=tuple(output_size),
+        block_shape=tuple(size),
+        strides=per_axis(stride, 2),
+        padding=per_axis(padding, 2),
+        dilation=per_axis(dilation, 2),
+    )
+    return result if len(shape_of(x)) == 3 else squeeze(result, axis=(0,))

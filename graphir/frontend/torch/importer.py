@@ -1,0 +1,305 @@
+"""Convert a graph of ATen overloads (``torch.fx``) to expressions: walk the nodes and call the converters."""
+
+from __future__ import annotations
+
+import functools
+import operator
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import fx
+
+from tilewright.graphir.expr import Constant, Expr, TupleGetItem, Var
+from tilewright.graphir.frontend.runtime_sizes import RuntimeSizes
+from tilewright.graphir.frontend.torch.node import Node, shape_of, with_shape
+from tilewright.graphir.frontend.torch.registry import Converter, find_converter
+from tilewright.graphir.frontend.torch.sizes import Sizes
+from tilewright.graphir.frontend.torch.tensors import as_array, element_type, stored_type
+from tilewright.graphir.runtime_sizes import bound_at
+from tilewright.graphir.types import TensorType, TupleType
+from tilewright.graphir.visitor import post_order
+from tilewright.tensorir.errors import TilewrightError, UnsupportedOperatorError, VerifyError, add_note
+from tilewright.tensorir.expr import Var as Symbol
+from tilewright.tensorir.lazy import import_all
+
+#: The value of a node: a tensor, several, or None.
+Value = Any
+
+#: Overloads without a result: they assert what the sizes are, which PyTorch has used already.
+_ASSERTIONS = frozenset(
+    (
+        "aten._assert_async.msg",
+        "aten._assert_scalar.default",
+        "aten._assert_tensor_metadata.default",
+        "aten.sym_constrain_range.default",
+        "aten.sym_constrain_range_for_size.default",
+    )
+)
+#: Overloads whose result is a number that sizes are computed from.
+_NUMBERS = frozenset(("aten._local_scalar_dense.default", "aten.item.default"))
+
+
+@functools.cache
+def load_converters() -> None:
+    """Import every module of converters, so that adding one touches one file."""
+    import_all("tilewright.graphir.frontend.torch.converters")
+
+
+def overload_name(target: Any) -> str:
+    """Return the name of what a node calls, such as ``aten.add.Tensor``."""
+    if isinstance(target, torch._ops.OpOverload):
+        return str(target)
+    return getattr(target, "__name__", str(target))
+
+
+def place_of(node: fx.Node) -> str:
+    """Return the line of the program that a node comes from: the innermost one outside of PyTorch; empty if unknown."""
+    lines = re.findall(r'File "([^"]+)", line (\d+), in [^\n]*\n?([^\n]*)', node.meta.get("stack_trace") or "")
+    own = [line for line in lines if "site-packages/torch/" not in line[0].replace("\\", "/")]
+    if not own:
+        return ""
+    file, number, source = own[-1]
+    return f"{file}, line {number}: {source.strip()}"
+
+
+def label_of(node: fx.Node) -> str:
+    """Return the name of a node in errors and profiles: its overload, and its own name."""
+    return f"{overload_name(node.target)} {node.name!r}"
+
+
+def is_supported(node: fx.Node) -> bool:
+    """Return whether there is a converter for what a node calls, or none is needed."""
+    if node.op != "call_function" or node.target is operator.getitem or not _has_tensor(node.meta.get("val")):
+        return bool(node.op != "call_module")
+    return find_converter(overload_name(node.target), has_complex(node)) is not None
+
+
+def has_complex(node: fx.Node) -> bool:
+    """Return whether an argument or the result of a node is a tensor of complex numbers."""
+    return any(_is_complex(each.meta.get("val")) for each in (node, *node.all_input_nodes))
+
+
+def _is_complex(value: Any) -> bool:
+    if isinstance(value, (list, tuple)):
+        return any(map(_is_complex, value))
+    return isinstance(value, torch.Tensor) and value.is_complex()
+
+
+def _has_tensor(value: Any) -> bool:
+    if isinstance(value, (list, tuple)):
+        return any(map(_has_tensor, value))
+    return isinstance(value, torch.Tensor)
+
+
+def check_overloads(graph: fx.Graph) -> None:
+    """Check that each overload has a converter.
+
+    Raises:
+        UnsupportedOperatorError: some have none; the message names all, with their nodes and lines.
+    """
+    load_converters()
+    missing: dict[str, list[fx.Node]] = {}
+    for node in graph.nodes:
+        if not is_supported(node):
+            missing.setdefault(overload_name(node.target), []).append(node)
+    if missing:
+        raise UnsupportedOperatorError(f"no converter for {'; '.join(lines_of(missing))}")
+
+
+def lines_of(missing: Mapping[str, Sequence[fx.Node]]) -> list[str]:
+    """Return for each overload its name, its nodes, and the first line that it comes from."""
+    lines = []
+    for name, nodes in sorted(missing.items()):
+        shown = ", ".join(repr(node.name) for node in nodes[:5])
+        more = f" and {len(nodes) - 5} more" if len(nodes) > 5 else ""
+        place = next(filter(None, map(place_of, nodes)), "")
+        lines.append(f"{name} (nodes: {shown}{more}{f'; {place}' if place else ''})")
+    return lines
+
+
+class Importer:
+    """Converts graphs that share sizes.
+
+    Attributes:
+        sizes: the meaning of PyTorch's symbols.
+        bound: the symbolic dimensions that are bound to numbers of the graph.
+    """
+
+    def __init__(self, sizes: Sizes | None = None) -> None:
+        load_converters()
+        self.sizes = Sizes() if sizes is None else sizes
+        self.bound: dict[Symbol, Expr] = {}
+        self._runtime_sizes = RuntimeSizes()
+        self._placed: set[Expr] = set()
+        self._constants: dict[tuple[Any, ...], Constant] = {}
+
+    def constant(self, tensor: torch.Tensor) -> Constant:
+        """Return a tensor as a constant that shares its memory; the same one for the same memory, as of tied weights.
+
+        Raises:
+            UnsupportedOperatorError: the tensor is sparse, quantized, of an unsupported type, or on another device.
+        """
+        array = as_array(tensor)
+        key = (tensor.data_ptr(), tuple(tensor.shape), tensor.stride(), tensor.dtype)
+        if array.size == 0:
+            return Constant(array)
+        return self._constants.setdefault(key, Constant(array))
+
+    def convert(self, graph: fx.Graph, values: Mapping[fx.Node, Value]) -> Any:
+        """Convert a graph for these values of its placeholders and attributes; return the values of its outputs, in
+        the structure of the output node.
+
+        Raises:
+            UnsupportedOperatorError: an overload, or a use of one, is not supported.
+            TypeInferenceError: an operator's arguments do not fit together.
+        """
+        scope: dict[fx.Node, Value] = dict(values)
+        for node in graph.nodes:
+            if node.op == "output":
+                return self._argument(node.args[0], scope)
+            if node in scope or node.op == "placeholder":
+                continue
+            scope[node] = self.convert_node(node, scope)
+        raise VerifyError("the graph has no output")
+
+    def convert_node(self, node: fx.Node, scope: Mapping[fx.Node, Value]) -> Value:
+        """Convert one node, whose arguments are in ``scope``.
+
+        Raises:
+            UnsupportedOperatorError, TypeInferenceError: as :meth:`convert`, with the node and its line.
+        """
+        try:
+            return self._attribute(node) if node.op == "get_attr" else self._call(node, scope)
+        except TilewrightError as error:
+            place = place_of(node)
+            add_note(error, f"in node {label_of(node)}" + (f" ({place})" if place else ""))
+            raise
+
+    def _attribute(self, node: fx.Node) -> Value:
+        found: Any = node.graph.owning_module
+        for part in str(node.target).split("."):
+            found = getattr(found, part)
+        return self.constant(found) if isinstance(found, torch.Tensor) else found
+
+    def _call(self, node: fx.Node, scope: Mapping[fx.Node, Value]) -> Value:
+        value = node.meta.get("val")
+        name = overload_name(node.target)
+        if name in _ASSERTIONS:
+            return None
+        if name in _NUMBERS:
+            return self._number(node, scope)
+        if node.target is operator.getitem and _has_tensor(value):
+            sequence, index = node.args
+            assert isinstance(sequence, fx.Node)
+            return scope[sequence][index]
+        if not _has_tensor(value):
+            return None  # a number that is computed from sizes: its users read its formula
+        of_complex = has_complex(node)
+        converter = find_converter(name, of_complex)
+        if converter is None:
+            raise UnsupportedOperatorError(f"no converter for {name}{' of complex numbers' if of_complex else ''}")
+        arguments = (argument.meta.get("val") if isinstance(argument, fx.Node) else None for argument in node.args)
+        seen = Node(label_of(node), value, self.sizes, self._runtime_sizes, [*map(_is_complex, arguments)])
+        return self.apply(node, converter, seen, self._arguments(node, scope))
+
+    def apply(self, node: fx.Node, converter: Converter, seen: Node, arguments: Sequence[Any]) -> Value:
+        """Call a converter; return its result, or its results, with the types that PyTorch gives them."""
+        made = converter(seen, *arguments)
+        results = _parts(made) if isinstance(seen.value, (list, tuple)) else [made]
+        if isinstance(made, Expr) and len(results) == 1:
+            results = [made]
+        self._learn(node, results)
+        values = seen.value if isinstance(seen.value, (list, tuple)) else [seen.value]
+        settled = [self._settled(seen, part, value) for part, value in zip(results, values, strict=False)]
+        self._place([part for part in settled if part is not None], seen.label)
+        return settled if isinstance(seen.value, (list, tuple)) else settled[0]
+
+    def _settled(self, node: Node, made: Any, value: Any) -> Value:
+        """Return a result in the shape that PyTorch gives it, which a call checks where it cannot be proved."""
+        if made is None or not isinstance(value, torch.Tensor):
+            return None
+        found, expected = made.type, stored_type(value, [self.sizes.dim(size) for size in value.shape])
+        assert isinstance(found, TensorType)
+        dtype, wanted = expected.dtype, expected.shape
+        if found.dtype is not dtype or found.ndim != len(wanted) or any(map(_differ, found.shape, wanted)):
+            raise VerifyError(f"{node.label}: expected {expected}, the converter made {found}")
+        return with_shape(made, wanted)
+
+    def _learn(self, node: fx.Node, results: Sequence[Any]) -> None:
+        """Bind the symbols that stand for sizes of a result that depend on data."""
+        for symbol, path in (node.meta.get("unbacked_bindings") or {}).items():
+            number = path[0].idx if len(path) == 2 and hasattr(path[0], "idx") else 0
+            place = getattr(path[-1], "idx", None)
+            if place is not None and isinstance(results[number], Expr):
+                self.sizes.bind(str(symbol), shape_of(results[number])[place])
+
+    def _number(self, node: fx.Node, scope: Mapping[fx.Node, Value]) -> Value:
+        """Convert a node that reads a number of the graph: an integer may become a size."""
+        (tensor,) = self._arguments(node, scope)[:1]
+        value = node.meta["val"]
+        if isinstance(value, torch.SymInt):
+            self.bind_number(str(value.node.expr), tensor)
+        return tensor
+
+    def bind_number(self, name: str, number: Expr) -> None:
+        """State that the symbol ``name`` is a number of the graph: an int64 scalar."""
+        dim, scalar = self._runtime_sizes.dim(number)
+        self.bound[dim] = scalar
+        self.sizes.bind(name, dim)
+
+    # Arguments.
+
+    def _arguments(self, node: fx.Node, scope: Mapping[fx.Node, Value]) -> list[Any]:
+        """Return the arguments of a node in the order of its schema, with defaults."""
+        given = [self._argument(argument, scope) for argument in node.args]
+        schema = getattr(node.target, "_schema", None)
+        if schema is None:
+            return [*given, *(self._argument(argument, scope) for argument in node.kwargs.values())]
+        for argument in schema.arguments[len(given) :]:
+            if argument.name in node.kwargs:
+                given.append(self._argument(node.kwargs[argument.name], scope))
+            else:
+                given.append(self._argument(argument.default_value, scope) if argument.has_default_value() else None)
+        return given
+
+    def _argument(self, argument: Any, scope: Mapping[fx.Node, Value]) -> Any:
+        if isinstance(argument, fx.Node):
+            value = argument.meta.get("val")
+            if isinstance(scope.get(argument), Expr) and not isinstance(value, (torch.SymInt, int)):
+                return scope[argument]
+            return scope.get(argument) if _has_tensor(value) or value is None else self._argument(value, scope)
+        if isinstance(argument, (list, tuple)):
+            return [self._argument(item, scope) for item in argument]
+        if isinstance(argument, torch.SymInt):
+            return self.sizes.dim(argument)
+        if isinstance(argument, torch.SymFloat):
+            return self.sizes.number(argument)
+        if isinstance(argument, torch.dtype):
+            return argument if argument.is_complex else element_type(argument)
+        if isinstance(argument, torch.Tensor):
+            return self.constant(argument)
+        if isinstance(argument, torch.SymBool):
+            raise UnsupportedOperatorError(f"a condition {argument} on sizes is not supported")
+        return argument
+
+    def _place(self, results: Sequence[Expr], label: str) -> None:
+        """Record the source of the new expressions."""
+        for expr in post_order(*results, known=self._placed):
+            self._placed.add(expr)
+            bound = bound_at(expr)
+            if bound is not None:
+                self.bound.setdefault(*bound)
+            if expr.span is None and not isinstance(expr, (Var, Constant)):
+                object.__setattr__(expr, "span", label)
+
+
+def _differ(found: Any, wanted: Any) -> bool:
+    return isinstance(found, int) and isinstance(wanted, int) and found != wanted
+
+
+def _parts(made: Any) -> list[Any]:
+    if isinstance(made, Expr) and isinstance(made.type, TupleType):
+        return [TupleGetItem(made, number) for number in range(len(made.type.fields))]
+    return [made] if isinstance(made, Expr) else list(made)

@@ -1,0 +1,97 @@
+"""Translate PyTorch's symbolic sizes, which are sympy expressions, to dimensions and to numbers of the graph."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import sympy
+import torch
+
+from tilewright.graphir.dims import Dim, simplify, symbol
+from tilewright.graphir.expr import Expr, const
+from tilewright.graphir.frontend.runtime_sizes import as_number
+from tilewright.graphir.op import get_operator
+from tilewright.graphir.ops.calls import add, cast, divide, multiply
+from tilewright.tensorir.dtype import FLOAT64
+from tilewright.tensorir.errors import UnsupportedOperatorError
+from tilewright.tensorir.expr import as_expr, maximum, minimum
+
+
+class Sizes:
+    """The sizes of one program: a symbol of PyTorch's is a symbolic dimension of the same name, unless it is bound to
+    another dimension."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, Dim] = {}
+
+    def bind(self, name: str, dim: Dim) -> None:
+        """State that the symbol ``name`` is ``dim``."""
+        self._known[name] = dim
+
+    def dim(self, size: int | torch.SymInt) -> Dim:
+        """Return a size as a dimension.
+
+        Raises:
+            UnsupportedOperatorError: its formula has functions that dimensions do not have.
+        """
+        if isinstance(size, torch.SymInt):
+            return simplify(as_expr(self._integer(size.node.expr)))
+        return int(size)
+
+    def number(self, value: torch.SymFloat) -> Expr:
+        """Return a float that was computed from sizes as a float64 scalar of the graph.
+
+        Raises:
+            UnsupportedOperatorError: its formula has an unknown function.
+        """
+        return self._float(value.node.expr)
+
+    def _integer(self, found: sympy.Basic) -> Any:
+        """Return a formula as a Python integer or an integer expression."""
+        if isinstance(found, sympy.Integer):
+            return int(found)
+        if isinstance(found, sympy.Symbol):
+            return self._known.get(found.name) if found.name in self._known else symbol(found.name)
+        make = _FUNCTIONS.get(type(found).__name__)
+        if make is not None:
+            return functools.reduce(make, map(self._integer, found.args))
+        if isinstance(found, sympy.Pow) or type(found).__name__ == "PowByNatural":
+            base, exponent = found.args
+            if isinstance(exponent, sympy.Integer) and 0 < int(exponent) <= 8:
+                return functools.reduce(operator.mul, [self._integer(base)] * int(exponent))
+        raise UnsupportedOperatorError(f"a size {found} is not supported")
+
+    def _float(self, found: sympy.Basic) -> Expr:
+        name = type(found).__name__
+        if isinstance(found, (sympy.Float, sympy.Rational)):
+            return const(float(found), FLOAT64)
+        if name in ("ToFloat", "Symbol") or getattr(found, "is_integer", False):
+            inner = found.args[0] if name == "ToFloat" else found
+            return cast(as_number(simplify(as_expr(self._integer(inner)))), dtype=FLOAT64)
+        arguments = [self._float(argument) for argument in found.args]
+        if name in ("Add", "Mul"):
+            return functools.reduce(add if name == "Add" else multiply, arguments)
+        if name in ("FloatTrueDiv", "IntTrueDiv"):
+            return divide(*arguments)
+        if name in ("Pow", "FloatPow"):
+            return get_operator("power")(*arguments)
+        if name.startswith("OpaqueUnaryFn_"):
+            return get_operator(name.removeprefix("OpaqueUnaryFn_"))(*arguments)
+        raise UnsupportedOperatorError(f"a number {found} that is computed from sizes is not supported")
+
+
+#: Functions of two or more integers.
+_FUNCTIONS: dict[str, Callable[[Any, Any], Any]] = {
+    "Add": operator.add,
+    "Mul": operator.mul,
+    "FloorDiv": operator.floordiv,
+    "CleanDiv": operator.floordiv,
+    "Mod": operator.mod,
+    "PythonMod": operator.mod,
+    "CeilDiv": lambda a, b: (a + b - 1) // b,
+    "Max": lambda a, b: maximum(as_expr(a), b),
+    "Min": lambda a, b: minimum(as_expr(a), b),
+}

@@ -1,0 +1,115 @@
+"""Cut a functional graph into parts that are compiled and nodes that run in PyTorch.
+
+A node is tried before: its overload has a converter, and that accepts the node's arguments. PyTorch's capability
+partitioner then joins neighbours to as few parts as dependencies allow.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import fx
+from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
+from torch.fx.passes.operator_support import OperatorSupportBase
+
+from tilewright.graphir.expr import Var
+from tilewright.graphir.frontend.torch.importer import Importer, lines_of, overload_name
+from tilewright.graphir.frontend.torch.tensors import stored_type
+from tilewright.tensorir.errors import TilewrightError, UnsupportedOperatorError
+
+logger = logging.getLogger("tilewright.torch")
+
+#: Compiles a graph, of whose inputs some are parameters.
+Compile = Callable[[fx.GraphModule, Sequence[int]], Callable[..., Any]]
+
+
+def partitioned(
+    graph: fx.GraphModule, static: Sequence[int], compile_part: Compile, fallback: bool
+) -> Callable[..., Any]:
+    """Return a function that computes a graph: as a whole, or in parts between nodes that run in PyTorch, each of which
+    is logged.
+
+    Raises:
+        UnsupportedOperatorError: some nodes are not supported, and there is no ``fallback``; the message names all.
+    """
+    unsupported = _unsupported(graph.graph)
+    if not unsupported:
+        return compile_part(graph, static)
+    by_overload: dict[str, list[fx.Node]] = {}
+    for node in unsupported:
+        by_overload.setdefault(overload_name(node.target), []).append(node)
+    lines = lines_of(by_overload)
+    if not fallback:
+        raise UnsupportedOperatorError(f"not supported: {'; '.join(lines)}")
+    for line in lines:
+        logger.warning("runs in PyTorch: %s", line)
+    support = _Support(frozenset(node.name for node in unsupported))
+    partitioner = CapabilityBasedPartitioner(graph, support, allows_single_node_partition=True)
+    inputs = [node for node in graph.graph.nodes if node.op == "placeholder"]
+    names = {inputs[number].name for number in static}
+    cut = partitioner.fuse_partitions(partitioner.propose_partitions())
+    for node in list(cut.graph.nodes):
+        if node.op == "call_module":
+            part = cut.get_submodule(str(node.target))
+            frozen = [n for n, arg in enumerate(node.args) if isinstance(arg, fx.Node) and arg.name in names]
+            _replace(cut, str(node.target), _Part(compile_part(part, frozen)))
+    cut.recompile()
+    return cut.forward  # type: ignore[no-any-return]
+
+
+class _Part(torch.nn.Module):  # type: ignore[misc]
+    """A compiled part, as a module of the graph that calls it."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *args: Any) -> Any:
+        results = self.function(*args)
+        return results[0] if len(results) == 1 else tuple(results)
+
+
+def _replace(graph: fx.GraphModule, name: str, module: torch.nn.Module) -> None:
+    owner, _, last = name.rpartition(".")
+    setattr(graph.get_submodule(owner), last, module)
+
+
+class _Support(OperatorSupportBase):  # type: ignore[misc]
+    """Tells the partitioner which nodes can be compiled."""
+
+    def __init__(self, unsupported: frozenset[str]) -> None:
+        self._unsupported = unsupported
+
+    def is_node_supported(self, submodules: Mapping[str, torch.nn.Module], node: fx.Node) -> bool:
+        return node.op == "call_function" and node.name not in self._unsupported
+
+
+def _unsupported(graph: fx.Graph) -> list[fx.Node]:
+    """Return the nodes that cannot be converted: each is tried alone."""
+    return [node for node in graph.nodes if node.op == "call_function" and not _is_convertible(node)]
+
+
+def _is_convertible(node: fx.Node) -> bool:
+    importer = Importer()
+    scope: dict[fx.Node, Any] = {}
+    try:
+        for each in node.all_input_nodes:
+            scope[each] = _stand_in(importer, each.name, each.meta.get("val"))
+        importer.convert_node(node, scope)
+    except (TilewrightError, NotImplementedError):
+        return False
+    return True
+
+
+def _stand_in(importer: Importer, name: str, value: Any) -> Any:
+    """Return a variable of a tensor's type; for a sequence, one for each tensor."""
+    if isinstance(value, (list, tuple)):
+        return [_stand_in(importer, f"{name}_{number}", part) for number, part in enumerate(value)]
+    if not isinstance(value, torch.Tensor):
+        return None
+    if value.layout is not torch.strided or value.device.type != "cpu":
+        raise UnsupportedOperatorError(f"a tensor of layout {value.layout} on {value.device} is not supported")
+    return Var(name, stored_type(value, [importer.sizes.dim(size) for size in value.shape]))

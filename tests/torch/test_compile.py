@@ -1,0 +1,235 @@
+"""``torch.compile(backend="tilewright")``: inference, training, dynamic shapes, and what runs in PyTorch."""
+
+from __future__ import annotations
+
+import copy
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed: make torch")
+
+from tests.torch import networks  # noqa: E402
+from tilewright.runtime import torch as runtime_torch  # noqa: E402
+from tilewright.runtime.torch import compiled  # noqa: E402
+from tilewright.tensorir.errors import InputError, UnsupportedOperatorError  # noqa: E402
+
+
+@pytest.fixture(autouse=True)
+def _fresh() -> Iterator[None]:
+    torch.manual_seed(0)
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+@pytest.fixture
+def builds(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The modules that are built from now on."""
+    found: list[Any] = []
+    original = compiled.build
+
+    def counted(mod: Any, *args: Any, **options: Any) -> Any:
+        found.append(mod)
+        return original(mod, *args, **options)
+
+    monkeypatch.setattr(compiled, "build", counted)
+    return found
+
+
+def compile_(function: Any, **options: Any) -> Any:
+    return torch.compile(function, backend="tilewright", fullgraph=True, **options)
+
+
+def assert_close(found: Any, expected: Any) -> None:
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5, check_stride=True)
+
+
+def test_pytorch_lists_the_backend() -> None:
+    assert "tilewright" in torch._dynamo.list_backends()
+    assert torch._dynamo.lookup_backend("tilewright") is runtime_torch.backend
+
+
+def test_inference_agrees_and_a_new_length_builds_nothing(builds: list[Any]) -> None:
+    module = networks.Decoder().eval()
+    model = compile_(module, dynamic=True)
+    with torch.no_grad():
+        for shape in (2, 8), (3, 5), (4, 11):
+            ids = torch.randint(0, 40, shape)
+            assert_close(model(ids), module(ids))
+    assert len(builds) == 1
+
+
+def test_parameters_are_constants_until_they_change(builds: list[Any]) -> None:
+    module = networks.Perceptron().eval()
+    model = compile_(module)
+    x = torch.randn(3, 8)
+    with torch.no_grad():
+        assert_close(model(x), module(x))
+        assert_close(model(x), module(x))
+        assert len(builds) == 1
+        assert len(builds[0]["main"].params) == 1
+        module.layers[0].weight.mul_(2)
+        assert_close(model(x), module(x))
+    assert len(builds) == 2
+
+
+def test_parameters_that_change_again_and_again_become_inputs(builds: list[Any]) -> None:
+    module = networks.Perceptron().eval()
+    model = compile_(module)
+    x = torch.randn(3, 8)
+    with torch.no_grad():
+        for _ in range(8):
+            module.layers[0].weight.mul_(1.1)
+            assert_close(model(x), module(x))
+    assert len(builds) == compiled.MOST_FROZEN + 1
+    assert len(builds[-1]["main"].params) == 7
+
+
+def test_a_replaced_parameter_is_seen() -> None:
+    module = networks.Perceptron().eval()
+    model = compile_(module)
+    x = torch.randn(3, 8)
+    with torch.no_grad():
+        model(x)
+        module.layers[0].weight = torch.nn.Parameter(torch.randn(16, 8))
+        assert_close(model(x), module(x))
+
+
+def test_inference_mode_agrees() -> None:
+    module = networks.Perceptron().eval()
+    model = compile_(module)
+    x = torch.randn(3, 8)
+    with torch.inference_mode():
+        assert_close(model(x), module(x))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_training_steps_agree_with_pytorch() -> None:
+    module = networks.Convolutional()
+    twin = copy.deepcopy(module)
+    model = compile_(module)
+    optimizers = [torch.optim.SGD(each.parameters(), lr=0.1) for each in (module, twin)]
+    for _ in range(3):
+        x = torch.randn(2, 3, 8, 8)
+        for each, optimizer in zip((model, twin), optimizers, strict=True):
+            optimizer.zero_grad()
+            each(x).square().mean().backward()
+            optimizer.step()
+    for (name, found), expected in zip(module.state_dict().items(), twin.state_dict().values(), strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-4, msg=lambda text, name=name: f"{name}: {text}")
+
+
+def test_what_is_not_supported_runs_in_pytorch_and_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    def function(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        y = torch.special.airy_ai(x) + x.sin()
+        return y.relu() * 2, y.sum()
+
+    x = torch.randn(4, 4)
+    with caplog.at_level(logging.WARNING, "tilewright.torch"):
+        assert_close(compile_(function)(x), function(x))
+    messages = [record.getMessage() for record in caplog.records if record.name == "tilewright.torch"]
+    assert len(messages) == 1
+    assert "aten.special_airy_ai.default" in messages[0]
+    assert "test_compile.py" in messages[0]
+
+
+def test_without_fallback_one_error_names_all_overloads() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return torch.igamma(x, x) + torch.special.airy_ai(x)
+
+    with pytest.raises(Exception, match=r"aten\.igamma\.default.*aten\.special_airy_ai\.default") as caught:
+        compile_(function, options={"fallback": False})(torch.ones(2))
+    errors = [caught.value, caught.value.__cause__, getattr(caught.value, "inner_exception", None)]
+    assert any(isinstance(error, UnsupportedOperatorError) for error in errors)
+
+
+def test_an_unknown_option_is_an_error() -> None:
+    with pytest.raises(Exception, match="options: expected fallback, freeze, opt_level, found speed") as caught:
+        compile_(torch.sin, options={"speed": 1})(torch.ones(2))
+    errors = [caught.value, caught.value.__cause__, getattr(caught.value, "inner_exception", None)]
+    assert any(isinstance(error, InputError) for error in errors)
+
+
+def test_inputs_that_are_changed_or_share_memory_agree() -> None:
+    def function(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        x.add_(1)
+        return x + y
+
+    base = torch.randn(6)
+    other = base.clone()
+    model = compile_(function)
+    assert_close(model(base[:4], base[2:]), function(other[:4], other[2:]))
+    assert_close(base, other)
+
+
+def test_views_stay_views_of_their_input() -> None:
+    x = torch.randn(4, 6)
+    found = compile_(lambda x: (x.t(), x[1:], x + 1))(x)
+    assert found[0].data_ptr() == x.data_ptr()
+    assert found[1].data_ptr() == x[1:].data_ptr()
+    assert_close(found[0], x.t())
+
+
+def test_results_have_the_strides_of_the_program() -> None:
+    function = torch.nn.Conv2d(3, 4, 3).to(memory_format=torch.channels_last)
+    x = torch.randn(2, 3, 8, 8).to(memory_format=torch.channels_last)
+    with torch.no_grad():
+        found = compile_(function)(x)
+        assert_close(found, function(x))
+    assert found.is_contiguous(memory_format=torch.channels_last)
+
+
+def test_results_of_one_call_are_not_changed_by_the_next() -> None:
+    model = compile_(lambda x: x * 2)
+    first = model(torch.ones(8))
+    model(torch.zeros(8))
+    assert_close(first, torch.full((8,), 2.0))
+
+
+def test_numbers_sizes_and_none_go_in_and_out() -> None:
+    def function(x: torch.Tensor, n: int, scale: float, extra: None) -> tuple[Any, ...]:
+        return x[:n] * scale, x.shape[0] * 2, extra, x.ne(0)
+
+    model = compile_(function, dynamic=True)
+    for count, n in (8, 3), (9, 5):
+        x = torch.randn(count)
+        assert_close(model(x, n, 0.5, None), function(x, n, 0.5, None))
+
+
+def test_bfloat16_goes_through_without_a_copy_of_another_type() -> None:
+    x = torch.randn(4, 8, dtype=torch.bfloat16)
+    found = compile_(lambda x: torch.relu(x) + 1)(x)
+    torch.testing.assert_close(found, torch.relu(x) + 1)
+
+
+def test_complex_numbers_share_memory() -> None:
+    x = torch.randn(3, 8)
+    found = compile_(lambda x: torch.fft.rfft(x) * (1 + 2j))(x)
+    assert_close(found, torch.fft.rfft(x) * (1 + 2j))
+
+
+def test_autocast_agrees() -> None:
+    module = networks.Perceptron().eval()
+    model = compile_(module)
+    x = torch.randn(3, 8)
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        torch.testing.assert_close(model(x), module(x), rtol=2e-2, atol=2e-2)
+
+
+def test_an_empty_tensor_and_one_without_dimensions_agree() -> None:
+    model = compile_(lambda x, y: (x * 2 + y, y.exp()))
+    x, y = torch.zeros(0, 3), torch.tensor(2.0)
+    assert_close(model(x, y), (x, y.exp()))
+
+
+def test_a_custom_operator_runs_in_pytorch() -> None:
+    @torch.library.custom_op("tilewright_tests::shifted", mutates_args=())
+    def shifted(x: torch.Tensor) -> torch.Tensor:
+        return x + 3
+
+    shifted.register_fake(torch.empty_like)
+    x = torch.randn(5)
+    assert_close(compile_(lambda x: shifted(x.sin()).cos())(x), (x.sin() + 3).cos())

@@ -1,0 +1,198 @@
+"""``tw.from_exported``: names, state, sizes, memory and errors of imported programs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed: make torch")
+
+import tilewright as tw  # noqa: E402
+from tests.torch import networks, programs  # noqa: E402
+from tilewright import graphir as gi  # noqa: E402
+from tilewright.graphir.frontend.torch import converter, registry, tensors  # noqa: E402
+from tilewright.graphir.visitor import post_order  # noqa: E402
+from tilewright.tensorir.errors import InputError, UnsupportedOperatorError  # noqa: E402
+
+
+class Function(torch.nn.Module):
+    """A function as a module."""
+
+    def __init__(self, function: Any) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *args: Any) -> Any:
+        return self.function(*args)
+
+
+def imported(function: Any, *args: Any, dynamic: Any = None) -> gi.IRModule:
+    return tw.from_exported(programs.exported(Function(function), args, dynamic and (tuple(dynamic),)))
+
+
+def constants(mod: gi.IRModule) -> list[gi.Constant]:
+    return [node for node in post_order(mod["main"]) if isinstance(node, gi.Constant) and node.size > 1]
+
+
+def test_parameters_share_the_memory_of_the_tensors() -> None:
+    module = torch.nn.Linear(4, 3)
+    mod = tw.from_exported(programs.exported(module, [torch.randn(2, 4)]))
+    addresses = {constant.data.__array_interface__["data"][0] for constant in constants(mod)}
+    assert addresses == {module.weight.data_ptr(), module.bias.data_ptr()}
+
+
+def test_tied_weights_are_one_constant() -> None:
+    mod = tw.from_exported(programs.exported(networks.Decoder(), [torch.randint(0, 40, (1, 4))]))
+    tables = [constant for constant in constants(mod) if constant.type.shape == (40, 16)]
+    assert len(tables) == 1
+
+
+def test_a_transposed_parameter_is_read_by_its_strides() -> None:
+    weight = torch.randn(3, 5).t()
+    x = torch.randn(2, 5)
+    found = programs.results(tw.build(imported(lambda x: x @ weight, x)), [x])
+    np.testing.assert_allclose(found[0], (x @ weight).numpy(), rtol=1e-5, atol=1e-6)
+
+
+def test_nested_results_are_named_by_their_places_and_none_is_left_out() -> None:
+    def function(x: torch.Tensor, more: dict[str, Any]) -> Any:
+        return {"out": x + more["a"], "rest": (None, [x * 2])}
+
+    x = torch.randn(3)
+    mod = imported(function, x, {"a": torch.randn(3)})
+    assert mod["main"].attrs["results"] == ("out", "rest_1_0")
+
+
+def test_a_changed_buffer_is_an_input_and_a_result() -> None:
+    class Counting(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("count", torch.zeros(2))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.count.add_(x)
+            return self.count * 2
+
+    model = tw.build(tw.from_exported(programs.exported(Counting(), [torch.ones(2)])))
+    assert [argument.name for argument in model.signature.inputs] == ["x", "count"]
+    state = np.zeros(2, "float32")
+    for call in (1, 2):
+        y, state = model(np.ones(2, "float32"), state)
+        np.testing.assert_array_equal(y, np.full(2, 2.0 * call))
+
+
+def test_limits_of_a_dimension_are_checked() -> None:
+    batch = torch.export.Dim("batch", min=3, max=5)
+    model = tw.build(imported(lambda x: x + 1, torch.randn(4, 2), dynamic=[{0: batch}]))
+    assert model(np.zeros((5, 2), "float32")).shape == (5, 2)
+    for size in (2, 6):
+        with pytest.raises(InputError, match="must be from 3 to 5"):
+            model(np.zeros((size, 2), "float32"))
+
+
+def test_a_dimension_that_is_a_formula_of_another_is_checked() -> None:
+    half = torch.export.Dim("half", min=1)
+    model = tw.build(
+        imported(lambda x, y: (x.reshape(2, -1), y), torch.randn(8), torch.randn(4), dynamic=[{0: 2 * half}, {0: half}])
+    )
+    assert model(np.zeros(6, "float32"), np.zeros(3, "float32"))[0].shape == (2, 3)
+    with pytest.raises(InputError):
+        model(np.zeros(7, "float32"), np.zeros(3, "float32"))
+
+
+def test_a_symbol_that_occurs_in_formulas_alone_follows_from_them() -> None:
+    half = torch.export.Dim("half", min=1)
+    model = tw.build(imported(lambda x: x.reshape(-1, 2).sum(0), torch.randn(8), dynamic=[{0: 2 * half}]))
+    np.testing.assert_allclose(model(np.arange(6, dtype="float32")), [6.0, 9.0])
+    with pytest.raises(InputError):
+        model(np.zeros(7, "float32"))
+
+
+def test_a_size_is_an_input_if_the_program_takes_it() -> None:
+    def function(x: torch.Tensor, n: int) -> torch.Tensor:
+        return x.expand(n, 3) * n
+
+    model = tw.build(imported(function, torch.randn(3), 4, dynamic=[None, torch.export.Dim.DYNAMIC]))
+    for n in (2, 5):
+        found = model(np.ones(3, "float32"), n)
+        np.testing.assert_array_equal(found, np.full((n, 3), float(n)))
+
+
+def test_sizes_that_depend_on_data_are_found_in_calls() -> None:
+    model = tw.build(imported(lambda x: x[x > 0] * 2, torch.randn(6)))
+    for values in ([1.0, -1, 2, -2, 3, -3], [-1.0] * 6):
+        x = np.array(values, "float32")
+        np.testing.assert_array_equal(model(x), x[x > 0] * 2)
+
+
+def test_integer_and_double_programs_agree() -> None:
+    def function(i: torch.Tensor, d: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return i // 3 + b, (d * i).sum(), torch.where(b, d, i)
+
+    args = [torch.arange(-4, 4), torch.randn(8, dtype=torch.float64), torch.arange(8) % 2 == 0]
+    found = programs.results(tw.build(imported(function, *args)), args)
+    for one, other in zip(found, programs.arrays(function(*args)), strict=True):
+        assert one.dtype == other.dtype
+        np.testing.assert_allclose(one, other, rtol=1e-12)
+
+
+def test_one_error_names_all_unsupported_overloads_and_their_lines() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return torch.special.airy_ai(x) + torch.igamma(x, x)
+
+    with pytest.raises(UnsupportedOperatorError) as caught:
+        imported(function, torch.rand(3))
+    message = str(caught.value)
+    assert "aten.special_airy_ai.default" in message
+    assert "aten.igamma.default" in message
+    assert "test_exported.py, line" in message
+
+
+def test_complex_numbers_are_an_axis_of_two_parts() -> None:
+    x = torch.randn(2, 3, dtype=torch.complex64)
+    model = tw.build(imported(lambda x: (x * x.conj(), x.abs()), x))
+    assert model.signature.inputs[0].type.shape == (2, 3, 2)
+    square, size = model(torch.view_as_real(x).numpy())
+    np.testing.assert_allclose(square, torch.view_as_real(x * x.conj()).numpy(), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(size, x.abs().numpy(), rtol=1e-5)
+
+
+def test_quantized_tensors_are_refused_by_their_type() -> None:
+    table = torch.quantize_per_tensor(torch.randn(4), 0.1, 0, torch.qint8)
+    with pytest.raises(UnsupportedOperatorError, match="qint8"):
+        tensors.as_array(table)
+
+
+def test_what_is_no_program_is_refused() -> None:
+    with pytest.raises(InputError, match=r"expected a torch\.export\.ExportedProgram, found Linear"):
+        tw.from_exported(torch.nn.Linear(1, 1))
+
+
+def test_an_overload_of_ones_own_has_a_converter_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "_CONVERTERS", dict(registry._CONVERTERS))
+
+    @torch.library.custom_op("tilewright_tests::doubled", mutates_args=())
+    def doubled(x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+    doubled.register_fake(torch.empty_like)
+
+    @converter("tilewright_tests.doubled.default")
+    def convert(node: Any, x: gi.Expr) -> gi.Expr:
+        return gi.add(x, x)
+
+    x = torch.randn(3)
+    found = tw.build(imported(lambda x: doubled(x) + 1, x))(x.numpy())
+    np.testing.assert_allclose(found, x.numpy() * 2 + 1, rtol=1e-6)
+
+
+def test_a_second_converter_of_an_overload_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"aten\.add\.Tensor: two converters"):
+        converter("aten.add.Tensor")(lambda node, x, y, alpha: x)
+
+
+def test_nodes_are_named_in_the_module_by_their_overloads() -> None:
+    text = str(imported(lambda x: torch.relu(x) + 1, torch.randn(2)))
+    assert "aten.relu.default 'relu'" in text
