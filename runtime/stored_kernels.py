@@ -139,9 +139,11 @@ class KernelKeys:
 
     Args:
         depends_on: everything that a kernel depends on besides itself.
+        with_names: whether the names in a kernel are part of its key.
     """
 
-    def __init__(self, *depends_on: str) -> None:
+    def __init__(self, *depends_on: str, with_names: bool = False) -> None:
+        self._with_names = with_names
         self._state = hashlib.sha256()
         for part in depends_on:
             text = part.encode("utf-8", "surrogatepass")
@@ -149,8 +151,10 @@ class KernelKeys:
             self._state.update(text)
 
     def key(self, kernel: Encoded) -> str:
-        """Return the key of a kernel; kernels that are equal up to names share it."""
+        """Return the key of a kernel; kernels that are equal up to names share it, unless names are part of it."""
         state = self._state.copy()
+        if self._with_names:
+            state.update(repr(kernel.names).encode("utf-8", "surrogatepass"))
         state.update(kernel.digest().encode())
         return state.hexdigest()
 

@@ -16,6 +16,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 import llvmlite.binding as llvm
 
 from tilewright.codegen.analysis import called_names
+from tilewright.codegen.llvm.bounds import REPORT, report_address
 from tilewright.codegen.llvm.clock import PROFILE_FUNCTIONS
 from tilewright.codegen.llvm.emission import emit_object
 from tilewright.codegen.llvm.instructions import c_functions, link_instructions
@@ -163,6 +164,7 @@ class CompiledModule:
         target: the target of the code.
         object_bytes: the object file; :meth:`from_object` loads it.
         llvm_ir: its LLVM IR; empty for a module loaded from object code.
+        reports_accesses: whether its accesses are checked: call it inside of ``bounds.reported_accesses``.
         unresolved: called PrimFuncs without an address: the module cannot run before they are resolved.
     """
 
@@ -174,6 +176,7 @@ class CompiledModule:
         self.llvm_ir = llvm_ir
         self._externals = dict(externals)
         self._profiling = any(name.encode() in object_bytes for name in PROFILE_FUNCTIONS.values())
+        self.reports_accesses = REPORT.encode() in object_bytes
         self.unresolved: tuple[str, ...] = ()
         self._effort = effort
         self._lock = threading.Lock()
@@ -255,6 +258,8 @@ class CompiledModule:
         for name, address in system_addresses().items():
             if name.encode() in self.object_bytes:
                 library.import_symbol(name, address)
+        if self.reports_accesses:
+            library.import_symbol(REPORT, report_address())
         for name, address in c_functions(self.object_bytes).items():
             library.import_symbol(name, address)
         for name, address in self._externals.items():

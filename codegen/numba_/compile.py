@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import functools
 import itertools
 import linecache
@@ -12,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.codegen.llvm.bounds import reported_accesses
 from tilewright.codegen.llvm.call import check_arguments
 from tilewright.codegen.numba_.expressions import is_half
 from tilewright.codegen.numba_.prologue import HEADER, HELPERS
@@ -21,6 +23,7 @@ from tilewright.codegen.vector_width import vector_bits
 from tilewright.tensorir.errors import InputError
 from tilewright.tensorir.expr import Buffer, IntImm, Var
 from tilewright.tensorir.functor import substitute
+from tilewright.tensorir.keys import CHECKED_ACCESSES
 from tilewright.tensorir.stmt import PrimFunc
 from tilewright.tensorir.target import Target
 
@@ -61,6 +64,7 @@ class NumbaModule:
         namespace |= {name: _helper(name) for name in helpers}
         exec(compile(tree, filename, "exec"), namespace)
         self._namespace = namespace
+        self._reports = any(CHECKED_ACCESSES in func.attrs for func in functions)
         self._names = python_names(functions)
         self.functions = {name: namespace[python] for name, python in self._names.items()}
         self._runs = {func.name: itertools.count() for func in functions if only_calls(func)}
@@ -89,6 +93,7 @@ class NumbaModule:
 
         Raises:
             InputError: an argument does not fit.
+            OutOfBoundsError: the code checks its accesses, and one was outside of a buffer.
         """
         func = self._primfuncs[name]
         check_arguments(func, args)
@@ -104,7 +109,8 @@ class NumbaModule:
         function = self.functions[name]
         if name in self._runs and next(self._runs[name]) < self.runs_by_python:
             function = getattr(function, "py_func", function)  # functions that Python always interprets have none
-        with parallel_lock(), limited_threads(self.target.num_threads):
+        reporting = reported_accesses() if self._reports else contextlib.nullcontext()
+        with reporting, parallel_lock(), limited_threads(self.target.num_threads):
             function(*passed)
 
 

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from tilewright.codegen.numba_.expressions import GENERATOR, ExpressionWriter, bare, is_half, storage
-from tilewright.tensorir.expr import Call
-from tilewright.tensorir.intrinsics import INTRINSICS, REDUCERS, lowers
+from tilewright.tensorir.expr import Call, IntImm
+from tilewright.tensorir.intrinsics import CHECK_INDEX, INTRINSICS, REDUCERS, lowers
+from tilewright.tensorir.keys import CHECKED_ACCESSES
 
 _Writer = TypeVar("_Writer", bound=Callable[[ExpressionWriter, Call], str])
 
@@ -103,6 +104,15 @@ def _interleave(w: ExpressionWriter, call: Call) -> str:
     first = 0 if call.name == "interleave_low" else call.dtype.lanes // 2
     at = f"lane // 2 + {first}" if first else "lane // 2"
     return f"({b}[{at}] if lane % 2 else {a}[{at}])"
+
+
+@_writes(CHECK_INDEX)
+def _check_index(w: ExpressionWriter, call: Call) -> str:
+    number = call.args[3]
+    assert isinstance(number, IntImm)
+    text = w.root.attrs[CHECKED_ACCESSES][number.value]
+    access = w.accesses.setdefault(text, f"ACCESS_{len(w.accesses)}")
+    return f"{w.helper(call.name)}({', '.join([bare(w.expr(arg)) for arg in call.args[:3]])}, {access})"
 
 
 @_writes(*REDUCERS.values())

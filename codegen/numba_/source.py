@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tilewright.codegen.analysis import called_names, has_parallel_loop, unique_nodes, uses
+from tilewright.codegen.llvm.bounds import address_of_text
 from tilewright.codegen.numba_ import intrinsics as intrinsics  # registers the writer of each intrinsic
 from tilewright.codegen.numba_.expressions import ExpressionWriter, bare, storage
 from tilewright.codegen.numba_.names import Names
@@ -48,8 +49,9 @@ class FunctionWriter(ExpressionWriter):
         functions: Mapping[str, PrimFunc],
         python_names: Mapping[str, str],
         instructions: set[str],
+        accesses: dict[str, str],
     ) -> None:
-        super().__init__(root, helpers)
+        super().__init__(root, helpers, accesses)
         #: The names of the instructions whose C functions are called.
         self.instructions = instructions
         self.functions = functions
@@ -422,9 +424,12 @@ def emit_source(functions: Sequence[PrimFunc]) -> str:
     by_name = {func.name: func for func in functions}
     helpers: set[str] = set()
     instructions: set[str] = set()
-    written = [FunctionWriter(func, helpers, by_name, names, instructions).function() for func in functions]
-    imported = [f"from {c_function.__module__} import {c_function.__name__}\n"] if instructions else []
+    accesses: dict[str, str] = {}
+    written = [FunctionWriter(func, helpers, by_name, names, instructions, accesses).function() for func in functions]
+    used: list[Callable[..., Any]] = [*([c_function] if instructions else []), *([address_of_text] if accesses else [])]
+    imported = [f"from {function.__module__} import {function.__name__}\n" for function in used]
     loaded = [f'{C_PREFIX}{name} = {c_function.__name__}("{name}")' for name in sorted(instructions)]
+    loaded += [f"{name} = {address_of_text.__name__}({text!r})" for text, name in accesses.items()]
     header = HEADER + "".join([*imported, *[f"\n{line}\n" for line in loaded]])
     parts = [header, *[HELPERS[name] for name in sorted(helpers)], *written]
     return "\n\n".join(parts)
