@@ -95,6 +95,7 @@ INTERPRETED = {
     "codegen/llvm/clock.py": _LENDS_MEMORY,
     "codegen/llvm/compile.py": _LENDS_MEMORY,
     "codegen/llvm/emission.py": _LENDS_MEMORY,
+    "codegen/llvm/headroom.py": _LENDS_MEMORY,
     "codegen/llvm/system_symbols.py": _LENDS_MEMORY,
     "codegen/llvm/team.py": _LENDS_MEMORY,
 }

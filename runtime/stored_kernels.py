@@ -15,7 +15,6 @@ import dataclasses
 import hashlib
 import logging
 import re
-import threading
 import zlib
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -26,6 +25,7 @@ from tilewright.codegen.llvm.compile import CompiledModule
 from tilewright.passes.diagnostics import Remark
 from tilewright.runtime.disk_cache import DiskCache
 from tilewright.runtime.packed_file import Unpacked
+from tilewright.tensorir import forking
 from tilewright.tensorir.encoding import Encoded
 from tilewright.tensorir.errors import EncodingError
 from tilewright.tensorir.keys import KERNEL_KEY, ORIGIN_ATTRS
@@ -206,7 +206,7 @@ class KernelMemory:
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
         self._known: collections.OrderedDict[str, LinkedKernel] = collections.OrderedDict()
-        self._lock = threading.Lock()
+        self._lock = forking.Lock()
 
     def find(self, key: str) -> LinkedKernel | None:
         """Return the kernel of ``key``, None if it is not known."""

@@ -13,13 +13,13 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
-import os
-import threading
 from collections.abc import Callable, Iterator
 
 import llvmlite.binding as llvm
 
 from tilewright.codegen.llvm.emission import emit_object
+from tilewright.codegen.llvm.headroom import headroom
+from tilewright.tensorir import forking
 from tilewright.tensorir.errors import OutOfBoundsError
 
 #: ``void f(ptr where, i64 index, i64 extent)`` reports an access that is described by the C string ``where``.
@@ -47,18 +47,8 @@ out:
 }}
 """
 
-_making = threading.Lock()
-_calls = threading.RLock()
-
-
-def _forget_calls() -> None:
-    """Let a forked process begin anew: the calls of other threads are not there."""
-    global _making, _calls
-    _making, _calls = threading.Lock(), threading.RLock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_calls)
+_making = forking.Lock()
+_calls = forking.RLock()
 
 
 @contextlib.contextmanager
@@ -93,7 +83,7 @@ def _made() -> tuple[llvm.LLJIT, llvm.ResourceTracker, llvm.ResourceTracker]:
 
 def report_address() -> int:
     """Return the address of :data:`REPORT`."""
-    with _making:
+    with _making, headroom():
         _, _, tracker = _made()
     return int(tracker[REPORT])
 
