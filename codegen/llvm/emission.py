@@ -21,9 +21,7 @@ from typing import Any
 import llvmlite.binding as llvm
 from llvmlite.binding import ffi
 
-
 _NAME = "LLVMPY_TargetMachineEmitToMemory"
-
 
 #: The calls of LLVM without llvmlite's lock that are running.
 _emitting: set[object] = set()
@@ -44,6 +42,7 @@ def _leave_llvm() -> None:
 
 
 def _let_in() -> None:
+    """Let threads into LLVM again, after the fork."""
     ffi.lib._lock.__exit__(None, None, None)
     _entering.release()
 

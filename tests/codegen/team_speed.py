@@ -1,6 +1,6 @@
 """Measure whether a process with a team of two threads is as fast as before, soon after it was disturbed.
 
-``python -m tests.codegen.team_speed stop 1000`` prints the figures. As a program with one more argument, a file, it is
+``python tests/codegen/team_speed.py stop 1000`` prints the figures. As a program with one more argument, a file, it is
 the process that is disturbed: it calls until its standard input ends, compares each result, and counts calls in the
 file.
 """
@@ -24,7 +24,6 @@ from pathlib import Path
 
 import numpy as np
 
-ROOT = Path(__file__).resolve().parents[2]
 #: The seconds of a disturbance, those in which the speed must come back, and those in which it is measured.
 DISTURBED, RECOVERY, MEASURED = 0.01, 0.1, 0.06
 CORES = sorted(os.sched_getaffinity(0))[:2] if hasattr(os, "sched_getaffinity") else []
@@ -72,8 +71,8 @@ class Process:
         path = folder / f"calls-{callers}"
         path.write_bytes(bytes(8 * callers))
         self.callers = callers
-        command = [sys.executable, "-m", "tests.codegen.team_speed", "run", str(callers), str(path)]
-        self.running = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        command = [sys.executable, __file__, "run", str(callers), str(path)]
+        self.running = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         assert self.running.stdout is not None and self.running.stdout.readline() == "ready\n"
         with open(path, "r+b") as file:
             self._counts = mmap.mmap(file.fileno(), 8 * callers)
