@@ -90,10 +90,12 @@ INTERPRETED = {
     "passes/graph/simplify_expr.py": _CLOSURES,
     "passes/graph/widen_halves.py": _CLOSURES,
     "passes/graph/winograd.py": _CLOSURES,
+    "codegen/llvm/bounds.py": _LENDS_MEMORY,
     "codegen/llvm/call.py": _LENDS_MEMORY,
     "codegen/llvm/clock.py": _LENDS_MEMORY,
     "codegen/llvm/compile.py": _LENDS_MEMORY,
     "codegen/llvm/emission.py": _LENDS_MEMORY,
+    "codegen/llvm/headroom.py": _LENDS_MEMORY,
     "codegen/llvm/system_symbols.py": _LENDS_MEMORY,
     "codegen/llvm/team.py": _LENDS_MEMORY,
 }

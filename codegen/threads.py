@@ -16,7 +16,6 @@ import ctypes
 import importlib
 import os
 import sys
-import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
@@ -24,18 +23,28 @@ from pathlib import Path
 
 import llvmlite.binding as llvm
 
+from tilewright.tensorir import forking
 from tilewright.tensorir.cores import available_cores, chosen_threads
 
 PARALLEL_FOR = "numba_parallel_for"
 
 #: The number of threads of the pool that generated code may use; the code reads it before it forks.
 _limit = ctypes.c_int32(1)
-_lock = threading.Lock()
-_workqueue_lock = threading.RLock()
+_lock = forking.Lock()
+_workqueue_lock = forking.RLock()
 _layer: str | None = None
 #: The number of threads of the pool that the process may use, and the lower limits of the calls that run now.
 _most = 1
 _limits: list[int] = []
+
+
+def _begin_anew() -> None:
+    """Forget the limits of calls that are not in a forked process."""
+    _limits.clear()
+    _limit.value = _most
+
+
+forking.in_forked_process(_begin_anew)
 
 
 def _load_tbb() -> None:
@@ -126,7 +135,8 @@ def limited_calls(most: int) -> Iterator[None]:
         yield
     finally:
         with _lock:
-            _limits.remove(most)
+            with contextlib.suppress(ValueError):  # of a call that forked, which is not in the new process
+                _limits.remove(most)
             _limit.value = min([_most, *_limits])
 
 

@@ -8,7 +8,6 @@ memory of one weight, which is in the cache, serves all steps of all weights.
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,6 +15,7 @@ import numpy as np
 
 from tilewright.graphir.base import FrozenExpr, new_fields
 from tilewright.graphir.types import TensorType
+from tilewright.tensorir import forking
 from tilewright.tensorir.aligned import aligned_bytes
 from tilewright.tensorir.dtype import as_dtype
 from tilewright.tensorir.errors import VerifyError
@@ -40,7 +40,7 @@ class _Later:
         self.compute = compute
         self.args = args
         self.depth = depth
-        self.lock = threading.Lock()
+        self.lock = forking.Lock()
 
 
 class Constant(FrozenExpr):

@@ -8,12 +8,24 @@ resumes when the last of them is finished, if it was on when the first one began
 from __future__ import annotations
 
 import gc
-import threading
+
+from tilewright.tensorir import forking
 
 #: Reentrant: a collection inside of the functions below may run a finalizer that comes back here.
-_lock = threading.RLock()
+_lock = forking.RLock()
 _users = 0
 _searched = False
+
+
+def _begin_anew() -> None:
+    """Resume the collector in a forked process, for the users that are not there."""
+    global _users
+    if _users and _searched:
+        gc.enable()
+    _users = 0
+
+
+forking.in_forked_process(_begin_anew)
 
 
 def pause_collector() -> None:
@@ -30,6 +42,6 @@ def resume_collector() -> None:
     """End one :func:`pause_collector`; the last one resumes the collector."""
     global _users
     with _lock:
-        _users -= 1
+        _users = max(0, _users - 1)  # a user that forked is not counted in the new process
         if _users == 0 and _searched:
             gc.enable()

@@ -116,7 +116,8 @@ def make_config(config: Mapping[str, Any]) -> dict[str, Any]:
     """Convert the values of ``PassContext(config=...)`` to checked dataclass instances.
 
     A value is a mapping of field names to values, or an instance of the registered dataclass. A key may also name one
-    field, as ``build.workers`` does, and the value is the field's.
+    field, as ``build.workers`` does, and the value is the field's. The value of a switch, an option whose only field is
+    a bool, may be that bool: ``{"tensorir.CheckBounds": True}``.
 
     Raises:
         UnknownConfigError: a key or a field is unknown (also an AttributeError).
@@ -187,6 +188,8 @@ def _make_value(key: str, value: Any) -> Any:
     option = _option(key)
     if isinstance(value, option.config_type):
         value = {name: getattr(value, name) for name in option.field_types}
+    elif isinstance(value, bool) and list(option.field_types.values()) == [bool]:
+        value = dict.fromkeys(option.field_types, value)
     elif not isinstance(value, Mapping):
         raise ConfigTypeError(
             f"config option {key!r}: expected a mapping or {option.config_type.__name__}, found {_describe(value)}"

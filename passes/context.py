@@ -25,6 +25,7 @@ from tilewright.passes.diagnostics import Remark
 from tilewright.passes.info import PassInfo
 from tilewright.passes.instrument import PassInstrument
 from tilewright.passes.location import set_ir_function
+from tilewright.tensorir import forking
 from tilewright.tensorir.arith.facts import Findings
 from tilewright.tensorir.errors import PassError, add_note
 
@@ -138,7 +139,7 @@ class PassContext:
         self._config = options.make_config(config if config is not None else {})
         self._remarks: deque[Remark] = deque()
         self._times_entered = 0
-        self._lock = threading.RLock()
+        self._lock = forking.RLock()
 
     @property
     def required_pass(self) -> tuple[str, ...]:

@@ -12,13 +12,13 @@ import itertools
 import logging
 import os
 import sys
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tilewright.passes.context import RUNNING
+from tilewright.tensorir import forking
 from tilewright.tensorir.errors import SettingError
 
 if TYPE_CHECKING:
@@ -174,7 +174,7 @@ class _Logging:
     """The logs that ``TILEWRIGHT_LOG`` has switched on."""
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
+        self.lock = forking.Lock()
         self.configured = ""
         self.families: frozenset[str] = frozenset()
         self.handler = _StandardError()

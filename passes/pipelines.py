@@ -107,6 +107,7 @@ def readable_pipeline() -> Sequential:
             tensor.LowerTensorIntrin(),
             tensor.Simplify(),
             tensor.ParallelizeLoop(),
+            tensor.CheckBounds(),
             tensor.StorageRewrite(),
             tensor.Simplify(),
             tensor.RemoveNoOp(),

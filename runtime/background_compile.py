@@ -6,19 +6,21 @@ LLVM releases the GIL. There are as many threads as the passes leave cores.
 from __future__ import annotations
 
 import contextlib
-import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from tilewright.codegen.analysis import called_names, has_parallel_loop
 from tilewright.codegen.llvm import team
+from tilewright.codegen.llvm.emission import drop_forgotten_lock
+from tilewright.codegen.llvm.headroom import check_headroom
 from tilewright.passes.context import PassContext
 from tilewright.passes.tensor.parallelize_loop import ParallelizeLoopConfig
 from tilewright.runtime.frames import with_frame_memory
 from tilewright.runtime.kernel_cache import Kernel, NamedFunction
 from tilewright.runtime.process_caches import process_caches
 from tilewright.runtime.switch_interval import short_switch_interval
+from tilewright.tensorir import forking
 from tilewright.tensorir.cores import available_cores
 from tilewright.tensorir.costs import stores
 from tilewright.tensorir.dtype import FLOAT32
@@ -42,7 +44,7 @@ class BackgroundCompiler:
         self._named: dict[PrimFunc, NamedFunction] = {}
         self._given: dict[PrimFunc, Kernel | PrimFunc] = {}
         self._parts: list[tuple[Sequence[NamedFunction], Future[dict[str, Kernel]]]] = []
-        self._lock = threading.Lock()
+        self._lock = forking.Lock()
         # Passes keep a core busy, and LLVM takes about as much time as they do.
         cores = available_cores()
         count = max(1, min(cores - 1, _MOST_THREADS))
@@ -64,6 +66,7 @@ class BackgroundCompiler:
     def _start_threads(self) -> None:
         # Start them in a thread of its own: importing numba takes as long as LLVM does for a small model.
         if self._started is None and self._target.is_runnable:
+            check_headroom()
             self._starter = ThreadPoolExecutor(1, "tilewright-start")
             self._started = self._starter.submit(team.team_functions)
 
@@ -77,6 +80,7 @@ class BackgroundCompiler:
         alone = [function for function in functions if not called_names(function.body)]
         if self._target.kind == "llvm" and alone:
             named = [NamedFunction.of(function, self._target, known_hash) for function in alone]
+            check_headroom()  # a thread that starts without memory may never say that it has
             self._named.update(zip(alone, named, strict=True))
             self._parts.append((named, self._workers.submit(with_frame_memory, self._compile, named)))
             if self._started is None and any(has_parallel_loop(function.body) for function in alone):
@@ -127,6 +131,7 @@ class BackgroundCompiler:
         return self
 
     def __exit__(self, *_: object) -> None:
+        drop_forgotten_lock()  # of this thread, for which the others may wait
         with self._switching:
             self._workers.shutdown(cancel_futures=True)
             if self._starter is not None:

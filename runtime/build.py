@@ -32,6 +32,7 @@ from tilewright.runtime.built_model import BuiltModel, GivenSource
 from tilewright.runtime.compile_model import compile_function
 from tilewright.runtime.executable import Executable
 from tilewright.runtime.frames import with_frame_memory
+from tilewright.runtime.interpreters import check_interpreter
 from tilewright.runtime.model_interface import arguments_of, check_result, signature_of
 from tilewright.runtime.progress import building
 from tilewright.runtime.steps import Place, Wiring
@@ -85,7 +86,10 @@ def build(
         InputError: ``params`` names no parameter, or gives one a value of another type.
         PassError: ``passes`` names an unknown stage.
         CodegenError: the model cannot be expressed on the target.
+        MemoryError: LLVM may need more memory than there is.
+        ExecutionError: this is a subinterpreter.
     """
+    check_interpreter()
     context = PassContext.current()
     with contextlib.nullcontext() if opt_level is None else context.at_level(opt_level):
         executable = build_executable(mod, target, params, passes)

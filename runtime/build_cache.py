@@ -27,7 +27,6 @@ import hashlib
 import logging
 import os
 import platform
-import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -57,6 +56,7 @@ from tilewright.runtime.stored_function import (
 )
 from tilewright.runtime.stored_kernels import plain_remarks
 from tilewright.runtime.target_facts import target_facts
+from tilewright.tensorir import forking
 from tilewright.tensorir.cores import available_cores
 from tilewright.tensorir.lazy import FIRST_IMPORT
 from tilewright.tensorir.target import Target
@@ -84,7 +84,7 @@ _BEGIN = FIRST_IMPORT
 _LOG = logging.getLogger("tilewright.cache")
 
 _caches: dict[tuple[Path, int], DiskCache | OSError] = {}
-_lock = threading.Lock()
+_lock = forking.Lock()
 
 
 @dataclasses.dataclass(frozen=True)

@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.runtime.packed_file import UNFINISHED, Array, DamagedFileError, Unpacked, pack, replacing, unpack
+from tilewright.tensorir import forking
 
 _MAGIC = b"tilewright entry 1\n"
 _SUFFIX = ".entry"
@@ -52,9 +53,10 @@ class DiskCache:
             raise PermissionError(f"{directory} cannot be written to")
         self._written: int | None = None  # bytes since the last check of the folder's size; None: before the first one
         self._is_told = False  # whether a warning said that the last entry could not be written
-        self._lock = threading.Lock()
+        self._lock = forking.Lock()
         self._waiting: collections.deque[Callable[[], None]] = collections.deque()
         self._writer: threading.Thread | None = None
+        forking.in_forked_process(self._forget_writer)
 
     def load(self, key: str) -> Unpacked | None:
         """Load the entry of ``key``, whose arrays are read-only; None if it is missing or damaged."""
@@ -77,6 +79,11 @@ class DiskCache:
             else:
                 os.utime(path)
         return entry
+
+    def _forget_writer(self) -> None:
+        """Leave the entries that wait to the process that this one was forked from, whose thread writes them."""
+        self._writer = None
+        self._waiting.clear()
 
     def is_too_large(self, size: int) -> bool:
         """Return whether an entry with arrays of ``size`` bytes is too large to be kept."""

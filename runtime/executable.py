@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tilewright.graphir.printer_graph import Constants
 from tilewright.passes.environment import PROFILE
 from tilewright.runtime.built_model import BuiltModel
+from tilewright.runtime.interpreters import check_interpreter
 from tilewright.runtime.steps import Step, Steps
 from tilewright.tensorir.errors import ArtifactError, ExecutionError, InputError
 
@@ -240,10 +241,12 @@ def load(path: str | os.PathLike[str], num_threads: int | None = None) -> Execut
         ValueError: ``num_threads`` is less than one, or more than the target has.
         ArtifactError: the file is not an artifact, is damaged, has another version of the format, or holds code with
             instructions that this machine lacks.
+        ExecutionError: this is a subinterpreter.
         OSError: it cannot be read.
     """
     from tilewright.runtime.artifact import Artifact
 
+    check_interpreter()
     built = Artifact.open(path).built()
     model = Executable(built.step(), built)
     if num_threads is not None:

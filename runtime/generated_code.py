@@ -18,7 +18,7 @@ from tilewright.codegen.threads import ensure_threads
 from tilewright.passes.context import PassContext
 from tilewright.runtime.address import data_address
 from tilewright.runtime.kernel_cache import Kernel, KernelCache, NamedFunction
-from tilewright.runtime.runners import MachineCodeRunner, python_runner
+from tilewright.runtime.runners import python_runner, runner_of
 from tilewright.runtime.steps import Array, Runner
 from tilewright.tensorir.errors import ExecutionError
 from tilewright.tensorir.stmt import PrimFunc
@@ -131,7 +131,8 @@ class MachineCode:
     def runner(self, num_values: int, constants: Sequence[Array]) -> Runner:
         if not self._target.is_runnable:
             return refusing_runner(self._target)
-        return MachineCodeRunner(self._module.packed_address("main"), constants, num_values, owner=self)
+        modules = [*(kernel.module for kernel in self._kernels.values()), self._module]
+        return runner_of(modules, self._module.packed_address("main"), constants, num_values, self)
 
     def profiled_runner(self, main: PrimFunc, num_values: int, constants: Sequence[Array]) -> ProfiledRunner:
         if not self._target.is_runnable:
@@ -141,7 +142,7 @@ class MachineCode:
         own = [main if function.name == "main" else function for function in self._own]
         module = llvm_codegen.compile_module(own, self._target, ("main",), addresses, self._elsewhere)
         owner = (module, modules)
-        entry = MachineCodeRunner(module.packed_address("main"), constants, num_values + 1, owner)
+        entry = runner_of([*modules, module], module.packed_address("main"), constants, num_values + 1, owner)
 
         def run(
             inputs: Sequence[Array],

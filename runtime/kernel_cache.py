@@ -9,12 +9,12 @@ from __future__ import annotations
 import collections
 import dataclasses
 import logging
-import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 
 from tilewright.codegen import llvm as llvm_codegen
 from tilewright.codegen.llvm.compile import CompiledModule
+from tilewright.tensorir import forking
 from tilewright.tensorir.errors import CodegenError
 from tilewright.tensorir.stmt import PrimFunc
 from tilewright.tensorir.structural import structural_equal, structural_hash
@@ -96,8 +96,15 @@ class KernelCache:
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
-        self._lock = threading.Lock()
+        self._lock = forking.Lock()
         self._kernels: collections.OrderedDict[Key, _Entry] = collections.OrderedDict()
+
+        forking.in_forked_process(self._drop_unfinished)
+
+    def _drop_unfinished(self) -> None:
+        """Drop the kernels that other threads are compiling, which are not in a forked process."""
+        for key in [key for key, entry in self._kernels.items() if not entry.kernel.done()]:
+            del self._kernels[key]
 
     def kernels(self, functions: Sequence[NamedFunction], target: Target) -> dict[str, Kernel]:
         """Return the kernels of ``functions`` by name, compiling those that are new. None of them may call others.

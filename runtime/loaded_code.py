@@ -8,7 +8,7 @@ from tilewright.codegen.llvm.compile import CompiledModule
 from tilewright.runtime.compile_functions import compile_functions
 from tilewright.runtime.generated_code import Code, MachineCode, ObjectCode, refusing_runner, separate_kernels
 from tilewright.runtime.kernel_cache import Kernel, NamedFunction
-from tilewright.runtime.runners import MachineCodeRunner
+from tilewright.runtime.runners import runner_of
 from tilewright.runtime.steps import Array, Runner
 from tilewright.tensorir.stmt import PrimFunc
 from tilewright.tensorir.target import Target
@@ -32,7 +32,7 @@ class LoadedCode:
         """Return a runner of ``main``, which takes ``num_values`` values in total, with ``constants`` bound."""
         if not self._target.is_runnable:
             return refusing_runner(self._target)
-        return MachineCodeRunner(self._main.packed_address("main"), constants, num_values, owner=self)
+        return runner_of([*self._modules, self._main], self._main.packed_address("main"), constants, num_values, self)
 
     def of(self, functions: Sequence[PrimFunc]) -> Code:
         """Return the code as that of ``functions``, which the same passes made as in the earlier program.

@@ -17,6 +17,7 @@ from tilewright.passes.lower.kernel_calls import kernel_calls
 from tilewright.passes.lower.linearize import model_constants
 from tilewright.passes.pipelines import STAGES, graph_pipeline, kernel_pipeline, schedule_pipeline
 from tilewright.passes.sequential import Sequential
+from tilewright.passes.tensor.check_bounds import checks_bounds
 from tilewright.runtime import build_cache
 from tilewright.runtime.background_compile import BackgroundCompiler
 from tilewright.runtime.background_constants import BackgroundConstants
@@ -184,7 +185,9 @@ def _kernel_supply(
         return None
     # Without a version nothing is looked up or stored: keys only distinguish the kernels of this build.
     version = build_cache.source_version() if cache is not None else None
-    keys = KernelKeys(version or "", build_cache.settings_text(target, context))
+    # Kernels that check their accesses name themselves, and their buffers, in what they report.
+    names = checks_bounds(context)
+    keys = KernelKeys(version or "", build_cache.settings_text(target, context), with_names=names)
     memory = process_caches().lowered if version is not None else None
     disk = cache if version is not None else None
     workers = context.get_config(BUILD).workers

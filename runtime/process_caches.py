@@ -6,12 +6,12 @@ import collections
 import contextlib
 import dataclasses
 import logging
-import threading
 from collections.abc import Callable, Iterator, Sequence
 
 from tilewright.runtime.generated_code import Code
 from tilewright.runtime.kernel_cache import KernelCache, Key, NamedFunction
 from tilewright.runtime.stored_kernels import KernelMemory
+from tilewright.tensorir import forking
 from tilewright.tensorir.structural import structural_equal
 
 _LOG = logging.getLogger("tilewright.cache")
@@ -27,7 +27,7 @@ class ModelCache:
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
-        self._lock = threading.Lock()
+        self._lock = forking.Lock()
         self._models: collections.OrderedDict[tuple[tuple[str, Key], ...], tuple[Sequence[NamedFunction], Code]] = (
             collections.OrderedDict()
         )

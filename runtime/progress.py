@@ -23,6 +23,7 @@ from typing import TextIO
 
 from tilewright.passes.environment import LOG
 from tilewright.passes.tables import format_seconds
+from tilewright.tensorir import forking
 
 _LOG = logging.getLogger("tilewright.build")
 
@@ -40,7 +41,7 @@ class Progress:
 
     def __init__(self) -> None:
         self._begin = self._stage_begin = self._logged = time.perf_counter()
-        self._lock = threading.Lock()  # threads that wait for other processes report too
+        self._lock = forking.Lock()  # threads that wait for other processes report too
         self._stage = ""
         self._kernels = self._done = self._found = self._models = 0
 
@@ -103,7 +104,7 @@ class Progress:
 
 _current: ContextVar[Progress | None] = ContextVar("tilewright_progress", default=None)
 #: Held by the build that shows its line: several may run at once.
-_line = threading.Lock()
+_line = forking.Lock()
 
 
 def progress() -> Progress:

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import bisect
 import math
-import threading
 import weakref
 from typing import Any
 
 import numpy as np
 
+from tilewright.tensorir import forking
 from tilewright.tensorir.aligned import aligned_bytes
 
 #: Smaller results come from NumPy's own allocator, which reuses such blocks itself.
@@ -30,7 +30,7 @@ class ResultPool:
     def __init__(self) -> None:
         self._free: list[np.ndarray[Any, Any]] = []  # by size
         self._kept = 0
-        self._lock = threading.RLock()  # a garbage collection inside of a call may drop a result and re-enter
+        self._lock = forking.RLock()  # a garbage collection inside of a call may drop a result and re-enter
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any], size: int) -> np.ndarray[Any, Any]:
         """Return an array of ``size`` bytes with undefined contents, whose memory returns to the pool when it is

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tilewright.codegen.llvm.bounds import reported_accesses
 from tilewright.codegen.threads import limited_calls, needs_lock, parallel_lock
 from tilewright.runtime.address import data_address
 from tilewright.runtime.steps import Array, Runner
+
+if TYPE_CHECKING:
+    from tilewright.codegen.llvm.compile import CompiledModule
 
 
 def contiguous(constant: Array) -> Array:
@@ -94,6 +99,29 @@ class MachineCodeRunner:
                 self._entry(packed)
         else:  # not a null context: entering one takes a tenth of a small model's call
             self._entry(packed)
+
+
+class CheckedRunner(MachineCodeRunner):
+    """Runs machine code that checks its accesses, and raises an OutOfBoundsError if one was outside."""
+
+    __slots__ = ()
+
+    def __call__(
+        self,
+        inputs: Sequence[Array],
+        outputs: Sequence[Array],
+        arena: tuple[int, Array],
+        arena_bytes: int,
+        sizes: Sequence[int],
+    ) -> None:
+        with reported_accesses():
+            super().__call__(inputs, outputs, arena, arena_bytes, sizes)
+
+
+def runner_of(modules: Iterable[CompiledModule], *args: Any) -> MachineCodeRunner:
+    """Make a runner, with the arguments of :class:`MachineCodeRunner`, of code in these modules."""
+    checked = any(module.reports_accesses for module in modules)
+    return (CheckedRunner if checked else MachineCodeRunner)(*args)
 
 
 def python_runner(entry: Callable[..., None], constants: Sequence[Array]) -> Runner:

@@ -15,7 +15,6 @@ import dataclasses
 import hashlib
 import logging
 import re
-import threading
 import zlib
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -26,6 +25,7 @@ from tilewright.codegen.llvm.compile import CompiledModule
 from tilewright.passes.diagnostics import Remark
 from tilewright.runtime.disk_cache import DiskCache
 from tilewright.runtime.packed_file import Unpacked
+from tilewright.tensorir import forking
 from tilewright.tensorir.encoding import Encoded
 from tilewright.tensorir.errors import EncodingError
 from tilewright.tensorir.keys import KERNEL_KEY, ORIGIN_ATTRS
@@ -139,9 +139,11 @@ class KernelKeys:
 
     Args:
         depends_on: everything that a kernel depends on besides itself.
+        with_names: whether the names in a kernel are part of its key.
     """
 
-    def __init__(self, *depends_on: str) -> None:
+    def __init__(self, *depends_on: str, with_names: bool = False) -> None:
+        self._with_names = with_names
         self._state = hashlib.sha256()
         for part in depends_on:
             text = part.encode("utf-8", "surrogatepass")
@@ -149,8 +151,10 @@ class KernelKeys:
             self._state.update(text)
 
     def key(self, kernel: Encoded) -> str:
-        """Return the key of a kernel; kernels that are equal up to names share it."""
+        """Return the key of a kernel; kernels that are equal up to names share it, unless names are part of it."""
         state = self._state.copy()
+        if self._with_names:
+            state.update(repr(kernel.names).encode("utf-8", "surrogatepass"))
         state.update(kernel.digest().encode())
         return state.hexdigest()
 
@@ -202,7 +206,7 @@ class KernelMemory:
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
         self._known: collections.OrderedDict[str, LinkedKernel] = collections.OrderedDict()
-        self._lock = threading.Lock()
+        self._lock = forking.Lock()
 
     def find(self, key: str) -> LinkedKernel | None:
         """Return the kernel of ``key``, None if it is not known."""

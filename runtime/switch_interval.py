@@ -9,17 +9,28 @@ from __future__ import annotations
 
 import contextlib
 import sys
-import threading
 from collections.abc import Iterator
 
+from tilewright.tensorir import forking
 from tilewright.tensorir.cores import available_cores
 
 #: Seconds after which a thread releases the GIL that another one waits for.
 INTERVAL = 1e-4
 
-_lock = threading.Lock()
+_lock = forking.Lock()
 _users = 0
 _before = 0.0
+
+
+def _begin_anew() -> None:
+    """Restore the interval in a forked process, for the users that are not there."""
+    global _users
+    if _users:
+        sys.setswitchinterval(_before)
+    _users = 0
+
+
+forking.in_forked_process(_begin_anew)
 
 
 @contextlib.contextmanager
@@ -39,6 +50,6 @@ def short_switch_interval() -> Iterator[None]:
         yield
     finally:
         with _lock:
-            _users -= 1
+            _users = max(0, _users - 1)  # a user that forked is not counted in the new process
             if _users == 0:
                 sys.setswitchinterval(_before)

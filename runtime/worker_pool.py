@@ -21,6 +21,7 @@ from pathlib import Path
 
 from tilewright.passes.tensor import simplify
 from tilewright.runtime.worker import read_message, write_message
+from tilewright.tensorir import forking
 
 #: Initial estimate of the seconds to start a process, which imports Python, NumPy and the passes.
 _FIRST_GUESS = 0.6
@@ -182,7 +183,7 @@ class WorkerPool:
 
 
 _pool = WorkerPool()
-_lock = threading.Lock()
+_lock = forking.Lock()
 
 
 def pool(count: int) -> WorkerPool:
@@ -194,12 +195,11 @@ def pool(count: int) -> WorkerPool:
 
 def _forget() -> None:
     """Drop the pool in a forked process, where its threads do not exist."""
-    global _pool, _lock
-    _pool, _lock = WorkerPool(), threading.Lock()
+    global _pool
+    _pool = WorkerPool()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget)
+forking.in_forked_process(_forget)
 
 
 def can_start() -> bool:

@@ -11,8 +11,9 @@ are dropped when the table has grown to twice the number that was alive after th
 from __future__ import annotations
 
 import sys
-import threading
 from typing import Any, Final, TypeVar
+
+from tilewright.tensorir import forking
 
 N = TypeVar("N")
 
@@ -24,7 +25,7 @@ _LEAST: Final = 1 << 16
 
 _set = object.__setattr__
 
-_sweeping = threading.Lock()
+_sweeping = forking.Lock()
 _limit = _LEAST
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.tensorir.dtype import DataType
+from tilewright.tensorir.errors import OutOfBoundsError
 from tilewright.tensorir.folding import wrap_integer
 from tilewright.tensorir.interpreter_values import Operation, as_array, from_array, narrow, round_to_odd
 
@@ -77,6 +78,18 @@ def fma(args: Sequence[DataType], result: DataType) -> Operation:
     if result.lanes == 1:
         return lambda a, b, c: np.float64(_fma_double(float(a), float(b), float(c)))
     return lambda a, b, c: np.array([_fma_double(*xs) for xs in zip(a.tolist(), b.tolist(), c.tolist(), strict=True)])
+
+
+def check_index(args: Sequence[DataType], result: DataType) -> Operation:
+    """Whether an access happens, per lane; an index that is outside is an error."""
+
+    def compute(index: Any, extent: Any, happens: Any, number: Any) -> Any:
+        outside = np.logical_and(happens, np.logical_or(np.less(index, 0), np.greater_equal(index, extent)))
+        if np.any(outside):
+            raise OutOfBoundsError(f"checked access {number}: expected 0 <= index < {extent}, found {index}")
+        return happens
+
+    return compute
 
 
 def reinterpret(args: Sequence[DataType], result: DataType) -> Operation:

@@ -13,12 +13,13 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from tilewright.tensorir.dtype import BOOL, HANDLE, VOID, DataType
+from tilewright.tensorir.dtype import BOOL, HANDLE, INT64, VOID, DataType
 from tilewright.tensorir.interpreter_values import Operation
 from tilewright.tensorir.intrinsic_values import (
     Evaluation,
     absolute,
     across_lanes,
+    check_index,
     dot,
     erf,
     fma,
@@ -69,6 +70,16 @@ def _interleave_misfit(types: Sequence[DataType]) -> str | None:
     if any(found is not vectors[0] for found in vectors) or vectors[0].lanes < 2:
         return f"expected vectors of one type, found {', '.join(map(str, vectors))}"
     return None if part.is_integer and part.lanes == 1 else f"expected the number of a part, found {part!s}"
+
+
+def _check_misfit(types: Sequence[DataType]) -> str | None:
+    index, extent, happens, number = types
+    lanes = index.lanes
+    if index is not INT64.with_lanes(lanes) or extent is not index or number is not INT64:
+        return f"expected an index and an extent of int64, and a number, found {index!s}, {extent!s} and {number!s}"
+    if happens is not BOOL.with_lanes(lanes):
+        return f"expected {lanes} bools, found {happens!s}"
+    return None
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)  # halves the time of the decorator at import
@@ -304,6 +315,23 @@ _define("dot", 3, "any", dot, instructions=1, operations=2, counted=1, lanewise=
 _MEMORY = {"operations": 0, "lanewise": False, "addressing": True}
 _define("address_of", 1, "any", None, instructions=0, result="handle", **_MEMORY)
 _define("prefetch", 1, "any", None, instructions=1, result="void", pure=False, **_MEMORY)
+
+#: ``check_index(index, extent, happens, number)``: whether an access takes place, per lane: where it happens and its
+#: index is inside. An index that is outside is reported, as that of the access of this number
+#: (:data:`.keys.CHECKED_ACCESSES`).
+CHECK_INDEX = "check_index"
+_define(
+    CHECK_INDEX,
+    4,
+    "any",
+    check_index,
+    instructions=4,
+    operations=0,
+    lanewise=False,
+    result="bool",
+    pure=False,
+    misfit=_check_misfit,
+)
 
 # The clock: its arguments are the address of a record and its stride (:mod:`.profiling`). No result depends on it.
 _CLOCK = {"instructions": 20, "operations": 0, "lanewise": False, "result": "void", "pure": False}

@@ -98,6 +98,10 @@ ORIGIN_ATTRS = frozenset({OPERATORS, CALLS, FORMULAS, VALUES})
 #: The instructions of users that a kernel calls, with their digests. Set by ``LowerTensorIntrin``.
 TENSOR_INTRINS = "tensor_intrins"
 
+#: What the checks of a kernel's accesses are about, by their number: kernel, access, dimension and buffer. Set by
+#: ``CheckBounds``; code generators write them into the code.
+CHECKED_ACCESSES = "checked_accesses"
+
 # -- annotations of loops ---------------------------------------------------------------------------------------------
 
 #: Whether the steps of a reduction may be reordered: a vector loop may then be a reduction.

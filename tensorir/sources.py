@@ -9,9 +9,9 @@ into do not pay for it. Sources are no part of a program: they are neither print
 from __future__ import annotations
 
 import contextlib
-import threading
 from collections.abc import Iterator, Mapping
 
+from tilewright.tensorir import forking
 from tilewright.tensorir.node import Node
 from tilewright.tensorir.stmt import BufferStore, Evaluate, PrimFunc, Stmt
 
@@ -33,7 +33,15 @@ class Tracing:
 
 #: All threads share it: a program that is lowered meanwhile gets sources that nobody reads.
 TRACING = Tracing()
-_lock = threading.Lock()
+_lock = forking.Lock()
+
+
+def _begin_anew() -> None:
+    """Forget the callers that are not in a forked process."""
+    TRACING.callers = 0
+
+
+forking.in_forked_process(_begin_anew)
 
 
 @contextlib.contextmanager
@@ -45,7 +53,7 @@ def tracing() -> Iterator[None]:
         yield
     finally:
         with _lock:
-            TRACING.callers -= 1
+            TRACING.callers = max(0, TRACING.callers - 1)  # a caller that forked is not counted in the new process
 
 
 def sources_of(stmt: Node) -> Sources:

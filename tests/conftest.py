@@ -59,6 +59,19 @@ def _passes_verified() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True, scope="session")
+def _accesses_checked() -> Iterator[None]:
+    """With TILEWRIGHT_TEST_CHECK_BOUNDS=1, all kernels check the indices of their accesses, unless a test decides."""
+    if os.environ.get("TILEWRIGHT_TEST_CHECK_BOUNDS") != "1":
+        yield
+        return
+    from tilewright.passes.tensor.check_bounds import CheckBoundsConfig  # here: as above
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(CheckBoundsConfig.__init__, "__defaults__", (True,))
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
 def _short_probes() -> Iterator[None]:
     """Shorten the measurement of the machine's peak rates, which takes each profile half a second of processor time. No
     test depends on the true rates."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import math
 from collections.abc import Sequence
@@ -9,6 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from tilewright.codegen.llvm.bounds import reported_accesses
 from tilewright.codegen.threads import parallel_lock
 from tilewright.tensorir.errors import InputError
 from tilewright.tensorir.expr import Buffer, IntImm
@@ -17,6 +19,9 @@ from tilewright.tensorir.stmt import PrimFunc
 
 class HasAddresses(Protocol):
     """An object that holds machine code."""
+
+    @property
+    def reports_accesses(self) -> bool: ...
 
     def packed_address(self, name: str) -> int: ...
 
@@ -58,8 +63,12 @@ def call_primfunc(compiled: HasAddresses, func: PrimFunc, *args: Any) -> None:
 
 def call_packed(compiled: HasAddresses, name: str, values: Sequence[int]) -> None:
     """Run the function ``name`` with addresses for its buffers and numbers for its variables, unchecked. The memory
-    must outlive the call."""
+    must outlive the call.
+
+    Raises:
+        OutOfBoundsError: the code checks its accesses, and one was outside of a buffer.
+    """
     packed = (ctypes.c_int64 * max(1, len(values)))(*values)
     function = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(compiled.packed_address(name))
-    with parallel_lock():
+    with parallel_lock(), reported_accesses() if compiled.reports_accesses else contextlib.nullcontext():
         function(ctypes.addressof(packed))

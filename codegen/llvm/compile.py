@@ -9,21 +9,23 @@ import functools
 import itertools
 import logging
 import platform
-import threading
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import llvmlite.binding as llvm
 
 from tilewright.codegen.analysis import called_names
+from tilewright.codegen.llvm.bounds import REPORT, report_address
 from tilewright.codegen.llvm.clock import PROFILE_FUNCTIONS
 from tilewright.codegen.llvm.emission import emit_object
+from tilewright.codegen.llvm.headroom import headroom
 from tilewright.codegen.llvm.instructions import c_functions, link_instructions
 from tilewright.codegen.llvm.module import PACKED, PREFIX, emit_llvm_ir
 from tilewright.codegen.llvm.system_symbols import system_addresses
 from tilewright.codegen.llvm.team import profiling_functions, team_functions
 from tilewright.codegen.llvm.team_ir import FORK, RUN_TEAM
 from tilewright.codegen.llvm.text import DIVISIBLE
+from tilewright.tensorir import forking
 from tilewright.tensorir.errors import CodegenError
 from tilewright.tensorir.functor import walk_statements
 from tilewright.tensorir.keys import LLVM_VECTORIZE
@@ -35,8 +37,8 @@ _LOG = logging.getLogger("tilewright.codegen")
 
 #: Numbers of linked libraries: no two libraries of an engine may share a name.
 _libraries = itertools.count()
-_initialize_lock = threading.Lock()
-_engine_lock = threading.Lock()
+_initialize_lock = forking.Lock()
+_engine_lock = forking.Lock()
 _initialized: set[str] = set()
 #: Target machines not in use, by their description.
 _idle_machines: dict[tuple[str, str, str, int], collections.deque[llvm.TargetMachine]] = {}
@@ -164,6 +166,7 @@ class CompiledModule:
         target: the target of the code.
         object_bytes: the object file; :meth:`from_object` loads it.
         llvm_ir: its LLVM IR; empty for a module loaded from object code.
+        reports_accesses: whether its accesses are checked: call it inside of ``bounds.reported_accesses``.
         unresolved: called PrimFuncs without an address: the module cannot run before they are resolved.
     """
 
@@ -175,9 +178,10 @@ class CompiledModule:
         self.llvm_ir = llvm_ir
         self._externals = dict(externals)
         self._profiling = any(name.encode() in object_bytes for name in PROFILE_FUNCTIONS.values())
+        self.reports_accesses = REPORT.encode() in object_bytes
         self.unresolved: tuple[str, ...] = ()
         self._effort = effort
-        self._lock = threading.Lock()
+        self._lock = forking.Lock()
         self._engine: llvm.LLJIT | None = None
         self._library = f"tilewright.{next(_libraries)}"
         self._trackers: dict[str, llvm.ResourceTracker] = {}
@@ -230,7 +234,8 @@ class CompiledModule:
     def _lookup(self, symbol: str, name: str) -> int:
         with self._lock:
             if self._engine is None:
-                self._engine = self._link()
+                with headroom(len(self.object_bytes)):
+                    self._engine = self._link()
             tracker = self._trackers.get(symbol)
             if tracker is None:
                 try:
@@ -256,6 +261,8 @@ class CompiledModule:
         for name, address in system_addresses().items():
             if name.encode() in self.object_bytes:
                 library.import_symbol(name, address)
+        if self.reports_accesses:
+            library.import_symbol(REPORT, report_address())
         for name, address in c_functions(self.object_bytes).items():
             library.import_symbol(name, address)
         for name, address in self._externals.items():
@@ -273,7 +280,7 @@ def assembly_of(llvm_ir: str, target: Target, effort: Effort) -> str:
     Raises:
         CodegenError: LLVM rejects the text.
     """
-    with _borrowed_machine(target, effort) as machine:
+    with headroom(len(llvm_ir)), _borrowed_machine(target, effort) as machine:
         module = _parse(llvm_ir, machine)
         _optimize(module, machine, effort, llvm_ir)
         return str(machine.emit_assembly(module))
@@ -316,11 +323,12 @@ def compile_module(
 
     Raises:
         CodegenError: a program contains something that cannot be expressed; the place is underlined.
+        MemoryError: LLVM may need more memory than there is.
     """
     start = time.perf_counter()
     llvm_ir = emit_llvm_ir(functions, target, entry_names, elsewhere, packed)
     effort = Effort.of(functions)
-    with _borrowed_machine(target, effort) as machine:
+    with headroom(len(llvm_ir)), _borrowed_machine(target, effort) as machine:
         module = _parse(llvm_ir, machine)
         _optimize(module, machine, effort, llvm_ir)
         object_bytes = emit_object(machine, module)

@@ -3,12 +3,18 @@
 llvmlite holds one lock around every call of LLVM, and a single call, code generation, takes nine tenths of LLVM's time.
 LLVM itself lets threads generate code at once for modules of different contexts, each with its own target machine. So
 this call bypasses the lock; all others, which take microseconds, keep it.
+
+LLVM has locks of its own. A process that is forked while another thread is in LLVM may find one of them locked for
+ever. So a fork waits until no thread is.
 """
 
 from __future__ import annotations
 
 import ctypes
 import functools
+import os
+import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +22,48 @@ import llvmlite.binding as llvm
 from llvmlite.binding import ffi
 
 _NAME = "LLVMPY_TargetMachineEmitToMemory"
+
+#: The calls of LLVM without llvmlite's lock that are running.
+_emitting: set[object] = set()
+_entering = threading.Lock()
+#: The longest time that a fork waits for them, in seconds: a kernel takes less than one.
+_PATIENCE = 30.0
+
+
+def _leave_llvm() -> None:
+    """Wait until no thread is in LLVM, and let none in until :func:`_let_in`."""
+    end = time.monotonic() + _PATIENCE
+    _entering.acquire()
+    while _emitting and time.monotonic() < end:
+        _entering.release()
+        time.sleep(1e-3)
+        _entering.acquire()
+    ffi.lib._lock.__enter__()
+
+
+def _let_in() -> None:
+    """Let threads into LLVM again, after the fork."""
+    ffi.lib._lock.__exit__(None, None, None)
+    _entering.release()
+
+
+def _let_in_alone() -> None:
+    """Let the only thread of a forked process into LLVM."""
+    _emitting.clear()
+    _let_in()
+
+
+if hasattr(os, "register_at_fork") and hasattr(getattr(ffi.lib, "_lock", None), "__enter__"):
+    os.register_at_fork(before=_leave_llvm, after_in_parent=_let_in, after_in_child=_let_in_alone)
+
+
+def drop_forgotten_lock() -> None:
+    """Give back llvmlite's lock if this thread, which is in no call of LLVM, holds it: an interrupt that comes right
+    after the lock is taken leaves it so, and all other threads would wait for it for ever."""
+    held = getattr(getattr(ffi.lib, "_lock", None), "_lock", None)
+    is_owned = getattr(held, "_is_owned", None)
+    while held is not None and is_owned is not None and is_owned():
+        held.release()
 
 
 @functools.cache
@@ -46,7 +94,13 @@ def emit_object(machine: llvm.TargetMachine, module: llvm.ModuleRef) -> bytes:
     if emit is None:
         return bytes(machine.emit_object(module))
     with ffi.OutputString() as error:
-        memory = emit(machine, module, 1, error)
+        call = object()
+        try:
+            with _entering:
+                _emitting.add(call)
+            memory = emit(machine, module, 1, error)
+        finally:
+            _emitting.discard(call)
         if not memory:
             raise RuntimeError(str(error))
     try:

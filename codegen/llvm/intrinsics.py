@@ -12,11 +12,13 @@ from typing import TypeVar
 
 from tilewright.codegen.llvm import arithmetic
 from tilewright.codegen.llvm.arithmetic import Operand, like, narrow, widen
+from tilewright.codegen.llvm.bounds import REPORT
 from tilewright.codegen.llvm.expressions import GENERATOR, ExpressionEmitter
-from tilewright.codegen.llvm.text import Builder, constant, global_name, suffix, value_type
+from tilewright.codegen.llvm.text import Builder, constant, global_name, integer_type, suffix, value_type
 from tilewright.tensorir.dtype import FLOAT32, FLOAT64, DataType
 from tilewright.tensorir.expr import BufferLoad, Call, IntImm
-from tilewright.tensorir.intrinsics import INTERLEAVED, INTRINSICS, REDUCERS, find_intrinsic, lowers
+from tilewright.tensorir.intrinsics import CHECK_INDEX, INTERLEAVED, INTRINSICS, REDUCERS, find_intrinsic, lowers
+from tilewright.tensorir.keys import CHECKED_ACCESSES
 
 _Emitter = TypeVar("_Emitter", bound=Callable[[ExpressionEmitter, Call], str])
 
@@ -227,6 +229,37 @@ def _dot(e: ExpressionEmitter, call: Call) -> str:
         term = arithmetic.binary(b, "mul", dtype, factors[0], factors[1])
         total = arithmetic.binary(b, "add", dtype, Operand(total), Operand(term))
     return total
+
+
+@_emits(CHECK_INDEX)
+def _check_index(e: ExpressionEmitter, call: Call) -> str:
+    """Emit the comparison, and a branch that is taken where a lane is outside: it reports the first such lane."""
+    b, dtype = e.builder, call.args[0].dtype
+    index, extent, happens = (e.expr(arg) for arg in call.args[:3])
+    number = call.args[3]
+    assert isinstance(number, IntImm)
+    kind, bits, lanes = value_type(dtype), integer_type(1, dtype.lanes), dtype.lanes
+    # An extent is no negative number: without sign, a negative index is greater than each.
+    inside = b.pure(f"icmp ult {kind} {index}, {extent}")
+    outside = b.pure(f"and {bits} {happens}, {b.pure(f'xor {bits} {inside}, {constant(1, call.dtype)}')}")
+    some = outside
+    if lanes > 1:
+        outside = b.pure(f"bitcast {bits} {outside} to i{lanes}")
+        some = b.pure(f"icmp ne i{lanes} {outside}, 0")
+    report, go_on = b.fresh("outside"), b.fresh("inside")
+    b.branch_if(some, report, go_on)
+    b.label(report)
+    if lanes > 1:
+        count = b.module.declare(f"llvm.cttz.i{lanes}", f"i{lanes}", [f"i{lanes}", "i1"])
+        lane = b.value(f"call i{lanes} {count}(i{lanes} {outside}, i1 true)")
+        index = b.value(f"extractelement {kind} {index}, i{lanes} {lane}")
+        extent = b.value(f"extractelement {kind} {extent}, i{lanes} {lane}")
+    operand = b.module.declare(REPORT, "void", ["ptr", "i64", "i64"], "cold nounwind")
+    where = b.module.c_string(e.root.attrs[CHECKED_ACCESSES][number.value])
+    b.emit(f"call void {operand}(ptr {where}, i64 {index}, i64 {extent})")
+    b.branch(go_on)
+    b.label(go_on)
+    return b.pure(f"and {bits} {happens}, {inside}")
 
 
 @_emits("address_of")

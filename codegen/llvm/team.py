@@ -95,22 +95,23 @@ from __future__ import annotations
 import ctypes
 import functools
 import sys
-import threading
 
 import llvmlite.binding as llvm
 
 from tilewright.codegen.llvm import clock
 from tilewright.codegen.llvm.emission import emit_object
+from tilewright.codegen.llvm.headroom import headroom
 from tilewright.codegen.llvm.system_symbols import system_addresses
 from tilewright.codegen.llvm.team_ir import FORK, PARALLEL_FOR, RUN_TEAM, THREAD_LIMIT, YIELD, team_ir
 from tilewright.codegen.threads import ensure_threads, thread_limit_address
+from tilewright.tensorir import forking
 
 #: The version of the interface that kept object code expects of the process that runs it: raise this number when the
 #: functions above, the limit of threads or the parameters of an entry point change.
 RUNTIME_INTERFACE = 2
 
 _LIBRARY = "tilewright_team"
-_lock = threading.Lock()
+_lock = forking.Lock()
 
 
 def _yield_address() -> int | None:
@@ -123,7 +124,7 @@ def _yield_address() -> int | None:
 
 
 def _trackers(profiling: bool) -> tuple[llvm.LLJIT, dict[str, llvm.ResourceTracker]]:
-    with _lock:
+    with _lock, headroom():
         return _made_trackers(profiling)
 
 

@@ -8,6 +8,7 @@ flow), so that no LLVM pass has to look for common subexpressions.
 from __future__ import annotations
 
 import functools
+import hashlib
 import re
 import struct
 from collections.abc import Iterator, Sequence
@@ -121,8 +122,12 @@ def global_name(name: str) -> str:
     """Return ``@name`` with quotes and escapes where LLVM's syntax needs them."""
     if _PLAIN_NAME.fullmatch(name):
         return f"@{name}"
-    escaped = "".join(chr(b) if 32 <= b < 127 and chr(b) not in '"\\' else f"\\{b:02X}" for b in name.encode())
-    return f'@"{escaped}"'
+    return f'@"{_escaped(name.encode())}"'
+
+
+def _escaped(content: bytes) -> str:
+    """Return bytes as LLVM's syntax writes them between quotes."""
+    return "".join(chr(b) if 32 <= b < 127 and chr(b) not in '"\\' else f"\\{b:02X}" for b in content)
 
 
 class Module:
@@ -159,6 +164,14 @@ class Module:
         if operand not in self.declarations:
             note = f" {attributes}" if attributes else ""
             self.declarations[operand] = f"declare {result} {operand}({', '.join(params)}){note}"
+        return operand
+
+    def c_string(self, text: str) -> str:
+        """Define a constant C string; return the operand that is its address. Equal strings are one constant."""
+        content = text.encode()
+        operand = f"@string.{hashlib.sha256(content).hexdigest()[:16]}"
+        kind = f"[{len(content) + 1} x i8]"
+        self.helpers[operand] = f'{operand} = private unnamed_addr constant {kind} c"{_escaped(content)}\\00"'
         return operand
 
     def loop_metadata(self, innermost: bool) -> str:

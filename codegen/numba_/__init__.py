@@ -8,7 +8,7 @@ from tilewright.tensorir.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from tilewright.codegen.numba_.compile import NumbaModule, compile_module
-    from tilewright.codegen.numba_.source import TracedSource, emit_source, trace_source
+    from tilewright.codegen.numba_.functions import TracedSource, emit_source, trace_source
 
 __all__ = ["NumbaModule", "TracedSource", "compile_module", "emit_source", "trace_source"]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import functools
 import itertools
 import linecache
@@ -12,15 +13,19 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.codegen.llvm.bounds import reported_accesses
 from tilewright.codegen.llvm.call import check_arguments
+from tilewright.codegen.llvm.headroom import headroom
 from tilewright.codegen.numba_.expressions import is_half
+from tilewright.codegen.numba_.functions import emit_source, python_names
 from tilewright.codegen.numba_.prologue import HEADER, HELPERS
-from tilewright.codegen.numba_.source import emit_source, only_calls, python_names
+from tilewright.codegen.numba_.source import only_calls
 from tilewright.codegen.threads import ensure_threads, limited_threads, parallel_lock
 from tilewright.codegen.vector_width import vector_bits
 from tilewright.tensorir.errors import InputError
 from tilewright.tensorir.expr import Buffer, IntImm, Var
 from tilewright.tensorir.functor import substitute
+from tilewright.tensorir.keys import CHECKED_ACCESSES
 from tilewright.tensorir.stmt import PrimFunc
 from tilewright.tensorir.target import Target
 
@@ -32,6 +37,9 @@ _numbers = itertools.count(1)
 #: the entry of a whole model takes a quarter of a second; interpreting it costs 1 to 11 microseconds more a call, so
 #: that about as much is lost by then.
 RUNS_BY_PYTHON = 50_000
+
+#: The bytes of LLVM IR that numba makes of a byte of source, about.
+_LLVM_BYTES = 40
 
 
 class NumbaModule:
@@ -61,6 +69,8 @@ class NumbaModule:
         namespace |= {name: _helper(name) for name in helpers}
         exec(compile(tree, filename, "exec"), namespace)
         self._namespace = namespace
+        self._compiled = False
+        self._reports = any(CHECKED_ACCESSES in func.attrs for func in functions)
         self._names = python_names(functions)
         self.functions = {name: namespace[python] for name, python in self._names.items()}
         self._runs = {func.name: itertools.count() for func in functions if only_calls(func)}
@@ -89,6 +99,8 @@ class NumbaModule:
 
         Raises:
             InputError: an argument does not fit.
+            MemoryError: numba may need more memory than there is to compile the function.
+            OutOfBoundsError: the code checks its accesses, and one was outside of a buffer.
         """
         func = self._primfuncs[name]
         check_arguments(func, args)
@@ -104,8 +116,11 @@ class NumbaModule:
         function = self.functions[name]
         if name in self._runs and next(self._runs[name]) < self.runs_by_python:
             function = getattr(function, "py_func", function)  # functions that Python always interprets have none
-        with parallel_lock(), limited_threads(self.target.num_threads):
+        reporting = reported_accesses() if self._reports else contextlib.nullcontext()
+        compiling = contextlib.nullcontext() if self._compiled else headroom(_LLVM_BYTES * len(self.source))
+        with reporting, compiling, parallel_lock(), limited_threads(self.target.num_threads):
             function(*passed)
+        self._compiled = True
 
 
 @functools.cache

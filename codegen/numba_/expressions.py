@@ -66,11 +66,13 @@ class ExpressionWriter:
         before: lines of code that must run before the current statement.
         inside: lines that must run for each lane before it.
         helpers: names of the helper functions in use.
+        accesses: the names of the checked accesses' descriptions, by these.
     """
 
-    def __init__(self, root: PrimFunc, helpers: set[str]) -> None:
+    def __init__(self, root: PrimFunc, helpers: set[str], accesses: dict[str, str]) -> None:
         self.root = root
         self.helpers = helpers
+        self.accesses = accesses
         self.names = Names()
         self.variables: dict[Var, str] = {}
         self.buffers: dict[Buffer, str] = {}

@@ -7,7 +7,8 @@ from typing import TypeVar
 
 from tilewright.codegen.numba_.expressions import GENERATOR, ExpressionWriter, bare, is_half, storage
 from tilewright.tensorir.expr import Call, IntImm
-from tilewright.tensorir.intrinsics import INTERLEAVED, INTRINSICS, REDUCERS, lowers
+from tilewright.tensorir.intrinsics import CHECK_INDEX, INTERLEAVED, INTRINSICS, REDUCERS, lowers
+from tilewright.tensorir.keys import CHECKED_ACCESSES
 
 _Writer = TypeVar("_Writer", bound=Callable[[ExpressionWriter, Call], str])
 
@@ -116,6 +117,15 @@ def _interleave_part(w: ExpressionWriter, call: Call) -> str:
     for number, element in enumerate(others, 1):
         text = f"({element} if {place} % {count} == {number} else {text})"
     return text
+
+
+@_writes(CHECK_INDEX)
+def _check_index(w: ExpressionWriter, call: Call) -> str:
+    number = call.args[3]
+    assert isinstance(number, IntImm)
+    text = w.root.attrs[CHECKED_ACCESSES][number.value]
+    access = w.accesses.setdefault(text, f"ACCESS_{len(w.accesses)}")
+    return f"{w.helper(call.name)}({', '.join([bare(w.expr(arg)) for arg in call.args[:3]])}, {access})"
 
 
 @_writes(*REDUCERS.values())

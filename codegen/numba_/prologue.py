@@ -231,6 +231,20 @@ def profile_end(records, call):
     records[2, call] += 1
     records[3, call] += records[1, call] - records[0, call]
 '''
+HELPERS["check_index"] = '''\
+from tilewright.codegen.llvm.bounds import report_function
+
+report_index = report_function()
+
+
+@numba.njit
+def check_index(index, extent, happens, access):
+    """Return whether an access takes place: it happens and its index is inside. Report it if it is outside."""
+    if happens and not 0 <= index < extent:
+        report_index(access, index, extent)
+        return False
+    return happens
+'''
 HELPERS |= {
     f"to_{name}": _saturating(name) for name in [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
 }

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import ast
-import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tilewright.codegen.analysis import called_names, has_parallel_loop, unique_nodes, uses
 from tilewright.codegen.numba_ import intrinsics as intrinsics  # registers the writer of each intrinsic
 from tilewright.codegen.numba_.expressions import ExpressionWriter, bare, storage
-from tilewright.codegen.numba_.names import Names
 from tilewright.codegen.numba_.places import is_whole, offset_of, product, span
-from tilewright.codegen.numba_.prologue import HEADER, HELPERS
-from tilewright.tensorir.errors import CodegenError
 from tilewright.tensorir.expr import Buffer, BufferLoad, Call, Expr, IntImm, Var, binary, cast
 from tilewright.tensorir.functor import loads_and_stores, substitute
 from tilewright.tensorir.node import Node
@@ -30,7 +26,7 @@ from tilewright.tensorir.stmt import (
     SeqStmt,
     Stmt,
 )
-from tilewright.tensorir.tensor_intrins import TensorIntrin, c_function, called_intrin
+from tilewright.tensorir.tensor_intrins import TensorIntrin, called_intrin
 
 #: What the names of C functions begin with in the source.
 C_PREFIX = "c_"
@@ -49,8 +45,9 @@ class FunctionWriter(ExpressionWriter):
         functions: Mapping[str, PrimFunc],
         python_names: Mapping[str, str],
         instructions: set[str],
+        accesses: dict[str, str],
     ) -> None:
-        super().__init__(root, helpers)
+        super().__init__(root, helpers, accesses)
         #: The names of the instructions whose C functions are called.
         self.instructions = instructions
         self.functions = functions
@@ -402,64 +399,3 @@ _STATEMENTS: dict[type[Node], Callable[[FunctionWriter, Any], None]] = {
     Evaluate: FunctionWriter._evaluate,
     Block: FunctionWriter._block,
 }
-
-
-def python_names(functions: Sequence[PrimFunc]) -> dict[str, str]:
-    """Choose the Python name of each function.
-
-    Raises:
-        CodegenError: two functions have one name.
-    """
-    names, taken = {}, Names()
-    for func in functions:
-        if func.name in names:
-            raise CodegenError(f"two functions are named {func.name}")
-        names[func.name] = taken.fresh(func.name)
-    return names
-
-
-@dataclasses.dataclass(frozen=True)
-class TracedSource:
-    """Python source whose lines know where they come from.
-
-    Attributes:
-        text: the source.
-        statements: for each of its lines the statement that it was written for; None for imports and the like.
-    """
-
-    text: str
-    statements: Sequence[Stmt | None]
-
-
-def emit_source(functions: Sequence[PrimFunc]) -> str:
-    """Emit Python source for ``functions``. Buffers are arrays of their shapes (of one dimension if they have strides,
-    of uint16 for half types), variables are integers.
-
-    Raises:
-        CodegenError: a program contains something that cannot be expressed; the place is underlined.
-    """
-    return trace_source(functions).text
-
-
-def trace_source(functions: Sequence[PrimFunc]) -> TracedSource:
-    """Emit the same with the statement of each line.
-
-    Raises:
-        CodegenError: as :func:`emit_source`.
-    """
-    names = python_names(functions)
-    by_name = {func.name: func for func in functions}
-    helpers: set[str] = set()
-    instructions: set[str] = set()
-    writers = [FunctionWriter(func, helpers, by_name, names, instructions) for func in functions]
-    written = [writer.function() for writer in writers]
-    imported = [f"from {c_function.__module__} import {c_function.__name__}\n"] if instructions else []
-    loaded = [f'{C_PREFIX}{name} = {c_function.__name__}("{name}")' for name in sorted(instructions)]
-    header = HEADER + "".join([*imported, *[f"\n{line}\n" for line in loaded]])
-    text = "\n\n".join([header, *[HELPERS[name] for name in sorted(helpers)]])
-    statements: list[Stmt | None] = []
-    for writer, function in zip(writers, written, strict=True):
-        text += "\n\n" + function
-        above = text.count("\n") - len(writer.makers)  # a function ends with the last of its lines
-        statements += [None] * (above - len(statements)) + writer.makers
-    return TracedSource(text, statements)

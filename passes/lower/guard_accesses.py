@@ -14,6 +14,8 @@ An index that nothing proves to be inside becomes part of the access's predicate
 and a store does not happen. What is proved costs nothing, and so do most indices that depend on sizes alone, as
 ``LoopPartition`` makes their conditions the ends of loops. An access that is outside for all sizes is an error.
 
+Where ``CheckBounds`` is asked for, nothing is guarded: that an access is outside is reported, and must not be hidden.
+
 What was read from a buffer proves nothing about what is read from it later, unless the function never writes to it.
 """
 
@@ -24,6 +26,8 @@ import functools
 from collections.abc import Iterable
 
 from tilewright.passes.context import PassContext
+from tilewright.passes.tensor.check_bounds import checks_bounds
+from tilewright.passes.tensor.index_limits import LOCAL_SCOPES, ZERO, as_int64, clamped, over
 from tilewright.passes.tensor.lower_blocks import lower_blocks
 from tilewright.passes.tensor.scoped import ScopedMutator
 from tilewright.passes.tensor.verify_memory import verify_accesses
@@ -34,7 +38,6 @@ from tilewright.tensorir.conditions import conjuncts
 from tilewright.tensorir.dtype import BOOL, INT64
 from tilewright.tensorir.errors import VerifyError
 from tilewright.tensorir.expr import (
-    Broadcast,
     Buffer,
     BufferLoad,
     Call,
@@ -44,24 +47,16 @@ from tilewright.tensorir.expr import (
     all_of,
     as_expr,
     compare,
-    const,
-    maximum,
-    minimum,
 )
 from tilewright.tensorir.functor import LOADS, kinds, leaves, walk_statements
 from tilewright.tensorir.intrinsics import ADDRESSING
 from tilewright.tensorir.keys import UNCHECKED_INDICES
 from tilewright.tensorir.stmt import Block, BufferStore, For, IfThenElse, IterVar, PrimFunc, Stmt
 
-#: The scopes of buffers of one iteration, which are on the stack or in registers.
-_LOCAL = frozenset({"stack", "register"})
-
-_ZERO = const(0, INT64)
-
 
 def guard_accesses(func: PrimFunc, ctx: PassContext) -> PrimFunc:
     """Return a handwritten function with the accesses guarded that nothing proves to be inside of their buffers; itself
-    with the attribute ``unchecked_indices``.
+    with the attribute ``unchecked_indices``, or where ``CheckBounds`` is asked for.
 
     Raises:
         VerifyError: an index is outside of its buffer for all sizes, or the attribute is no bool.
@@ -70,7 +65,7 @@ def guard_accesses(func: PrimFunc, ctx: PassContext) -> PrimFunc:
     if not isinstance(unchecked, bool):
         raise VerifyError(f"@{func.name}: attribute {UNCHECKED_INDICES}: expected True or False, found {unchecked!r}")
     verify_accesses(lower_blocks(func))
-    if unchecked:
+    if unchecked or checks_bounds(ctx):
         return func
     guard = _Guard(func)
     body = guard.mutate(func.body)
@@ -182,8 +177,8 @@ class _Guard(ScopedMutator):
         """
         pairs = list(zip(access.indices, access.buffer.shape, strict=True))
         indices = access.indices
-        if access.buffer.scope in _LOCAL:
-            indices = tuple([_clamped(*pair) if self.unproved(*pair) else pair[0] for pair in pairs])
+        if access.buffer.scope in LOCAL_SCOPES:
+            indices = tuple([clamped(*pair) if self.unproved(*pair) else pair[0] for pair in pairs])
         own = [] if access.predicate is None else list(conjuncts(access.predicate))
         self.holding += own
         with self.where(functools.partial(_assume, own)):
@@ -194,23 +189,23 @@ class _Guard(ScopedMutator):
         self.guarded.setdefault(_as_text(access), tuple(unproved))
         lanes = max(index.dtype.lanes for index in access.indices)
         terms = unproved if access.predicate is None else [access.predicate, *unproved]
-        return indices, all_of(*[_over(term, lanes) for term in terms])
+        return indices, all_of(*[over(term, lanes) for term in terms])
 
     def unproved(self, index: Expr, extent: Expr) -> list[Expr]:
         """Return which of the conditions ``index >= 0`` and ``index < extent`` are not known to hold."""
-        place, lanes = _as_int64(index), index.dtype.lanes
+        place, lanes = as_int64(index), index.dtype.lanes
         end = extent.astype(INT64)
-        low, high = compare("ge", place, _over(_ZERO, lanes)), compare("lt", place, _over(end, lanes))
+        low, high = compare("ge", place, over(ZERO, lanes)), compare("lt", place, over(end, lanes))
         if lanes > 1:
             lane = lane_number(lanes)
             number = per_lane(place, lane)
             if number is None:
                 return [low, high]
             with self.where(functools.partial(_bind_lane, lanes)):
-                reaches = not self.analyzer.prove(number >= _ZERO), not self.analyzer.prove(number < end)
+                reaches = not self.analyzer.prove(number >= ZERO), not self.analyzer.prove(number < end)
             return [each for each, outside in zip((low, high), reaches, strict=True) if outside]
         found: list[Expr] = []
-        if not self.holds(low, compare("le", _ZERO, place), compare("gt", place, -1), compare("lt", -1, place)):
+        if not self.holds(low, compare("le", ZERO, place), compare("gt", place, -1), compare("lt", -1, place)):
             found.append(low)
         if not self.holds(
             high, compare("gt", end, place), compare("le", place, end - 1), compare("ge", end - 1, place)
@@ -221,17 +216,6 @@ class _Guard(ScopedMutator):
     def holds(self, condition: Expr, *forms: Expr) -> bool:
         """Return whether ``condition`` is known to hold, or is written here in one of several ``forms``."""
         return self.analyzer.prove(condition) or any(form in self.holding for form in (condition, *forms))
-
-
-def _clamped(index: Expr, extent: Expr) -> Expr:
-    """Return ``index``, or the nearest one that is inside of ``extent``."""
-    lanes = index.dtype.lanes
-    return maximum(minimum(_as_int64(index), _over(extent.astype(INT64) - 1, lanes)), _over(_ZERO, lanes))
-
-
-def _as_int64(index: Expr) -> Expr:
-    lanes = index.dtype.lanes
-    return index.astype(INT64 if lanes == 1 else INT64.with_lanes(lanes))
 
 
 def _assume(conditions: Iterable[Expr], analyzer: Analyzer) -> None:
@@ -250,11 +234,6 @@ def _enter_block(inside: Iterable[IterVar], conditions: Iterable[Expr], analyzer
 
 def _bind_lane(lanes: int, analyzer: Analyzer) -> None:
     analyzer.bind(lane_number(lanes), as_expr(0), as_expr(lanes))
-
-
-def _over(value: Expr, lanes: int) -> Expr:
-    """Return a scalar as a vector of ``lanes``; a vector as it is."""
-    return value if lanes == 1 or value.dtype.lanes != 1 else Broadcast(value, lanes)
 
 
 def _as_text(access: BufferLoad | BufferStore) -> str:

@@ -1,5 +1,6 @@
 """Passes over loop-level functions: lower scheduled loop nests to the form that code generators read."""
 
+from tilewright.passes.tensor.check_bounds import CheckBounds
 from tilewright.passes.tensor.common_subexpr_elim import CommonSubexprElim
 from tilewright.passes.tensor.compact_buffer import CompactBuffer
 from tilewright.passes.tensor.dot_product import DotProduct
@@ -24,6 +25,7 @@ from tilewright.passes.tensor.vectorize_loop import VectorizeLoop
 from tilewright.passes.tensor.verify_memory import VerifyMemory
 
 __all__ = [
+    "CheckBounds",
     "CommonSubexprElim",
     "CompactBuffer",
     "DotProduct",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tilewright.passes.properties import SCHEDULED_NEST
 from tilewright.passes.sequential import Sequential
+from tilewright.passes.tensor.check_bounds import CheckBounds
 from tilewright.passes.tensor.common_subexpr_elim import CommonSubexprElim
 from tilewright.passes.tensor.compact_buffer import CompactBuffer
 from tilewright.passes.tensor.dot_product import DotProduct
@@ -38,6 +39,8 @@ def tensor_pipeline(target: Target | None = None) -> Sequential:
     loops have no masks. Parallel loops are chosen on vectorized code, before storage is planned, which gives each
     iteration of a parallel loop its own workspace. ``UnmaskRegisters`` inspects stores, before ``CommonSubexprElim``
     gives names to loaded values.
+    ``CheckBounds`` comes after all that moves accesses or changes their indices, and before ``FlattenBuffer``, after
+    which an index has no dimension of its own.
     ``DotProduct`` and ``InterleaveStores`` match loops over neighbouring elements, which are adjacent once buffers
     are flat.
     ``LowerIntrin`` comes after the last ``Simplify``: its expansions depend on their rounding, which float algebra
@@ -58,6 +61,7 @@ def tensor_pipeline(target: Target | None = None) -> Sequential:
             UnmaskRegisters(),
             CommonSubexprElim(),
             HoistInvariant(),
+            CheckBounds(),
             FlattenBuffer(),
             StorageRewrite(),
             Simplify(),

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import operator
-import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from tilewright.graphir.expr import Expr
+from tilewright.tensorir import forking
 
 if TYPE_CHECKING:
     from tilewright.graphir.frontend.onnx.node import Node
@@ -20,7 +20,7 @@ F = TypeVar("F", bound=Converter)
 #: The converters of an operator (domain and name), each with the opset from which on it holds, ascending.
 _CONVERTERS: dict[tuple[str, str], tuple[tuple[int, Converter], ...]] = {}
 #: Held during a registration.
-_lock = threading.Lock()
+_lock = forking.Lock()
 
 
 def converter(name: str, since: int = 1, domain: str = "") -> Callable[[F], F]:

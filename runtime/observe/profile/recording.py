@@ -20,6 +20,7 @@ from tilewright.runtime.built_model import BuiltModel
 from tilewright.runtime.generated_code import ProfiledRunner
 from tilewright.runtime.lower_model import LoweredFunction
 from tilewright.runtime.steps import Array
+from tilewright.tensorir import forking
 from tilewright.tensorir.keys import PROFILED_CALLS
 from tilewright.tensorir.profiling import records_shape
 from tilewright.tensorir.stmt import PrimFunc
@@ -130,7 +131,7 @@ class Recording:
         self.symbols = self._step.symbols
         self.arena_bytes = self._step.arena_bytes
         self._kept: dict[tuple[int, ...], _Kept] = {}
-        self._lock = threading.Lock()
+        self._lock = forking.Lock()
 
     def __call__(self, inputs: Sequence[Array], sizes: tuple[int, ...]) -> list[Array]:
         """Run the model on these inputs; return the results.

@@ -13,7 +13,6 @@ from __future__ import annotations
 import atexit
 import json
 import os
-import threading
 import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -24,13 +23,14 @@ from tilewright.runtime.built_model import BuiltModel
 from tilewright.runtime.observe.profile.measure import WARM_UP, report
 from tilewright.runtime.observe.profile.profile import Profile
 from tilewright.runtime.observe.profile.recording import Recording
+from tilewright.tensorir import forking
 
 #: The suffix of files that are written as traces.
 TRACE = ".trace.json"
 
 #: The recordings, by file name.
 _recordings: dict[str, list[Recording]] = {}
-_lock = threading.Lock()
+_lock = forking.Lock()
 
 
 def recording_of(built: BuiltModel) -> Recording:

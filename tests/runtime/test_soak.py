@@ -1,0 +1,78 @@
+"""Sixteen threads of Python on one model, and on eight: the bits of a serial call, no growing memory, no more threads
+of the system than asked for."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="needs Linux's account of a process")
+ROOT = Path(__file__).resolve().parents[2]
+
+#: The arguments: the number of models, the seconds, and the threads of each call. Memory is measured when a tenth of
+#: the time is over: by then each thread has its stack and its block of the allocator, and each model its arenas.
+SOAK = """
+import os, sys, threading, time
+from tests.runtime.load_model import module, resident_bytes, target, threads_of_process, values
+import tilewright as tw
+count, seconds, threads = int(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3])
+models = [tw.build(module(number), target=target(threads=threads)) for number in range(count)]
+inputs = [values(rows) for rows in (1, 7, 64, 200)]
+expected = [[model(value) for value in inputs] for model in models]
+before = threads_of_process()
+over, wrong, calls, most = threading.Event(), [], [0] * 16, 0
+
+def call(number):
+    turn = number
+    while not over.is_set():
+        turn += 1
+        place, shape = turn % count, turn // 3 % len(inputs)
+        try:
+            right = models[place](inputs[shape]).tobytes() == expected[place][shape].tobytes()
+        except BaseException as error:
+            right = False
+            wrong.append(repr(error))
+        if not right:
+            wrong.append((place, shape))
+        calls[number] += 1
+
+callers = [threading.Thread(target=call, args=(number,)) for number in range(16)]
+begin = time.monotonic()
+for caller in callers:
+    caller.start()
+sizes = []
+while time.monotonic() - begin < seconds:
+    time.sleep(seconds / 100)
+    if time.monotonic() - begin > seconds / 10:
+        sizes.append(resident_bytes())
+        most = max(most, threads_of_process())
+over.set()
+for caller in callers:
+    caller.join()
+half = len(sizes) // 2
+growth = max(sizes[half:]) / max(sizes[:half]) - 1
+print(f"{sum(calls)} calls, {max(sizes) / 2**20:.1f} MiB, growth {growth:.3%}, threads {most - 16} of {before}")
+assert not wrong, wrong[:3]
+assert min(calls) > 0, calls
+assert growth <= 0.01, [size >> 10 for size in sizes]
+# A caller that TBB has not met before is a thread of its own, and takes part in its loops; no other thread starts.
+assert most - 16 <= before, (most, before)
+"""
+
+
+@pytest.mark.parametrize("seconds", [2, pytest.param(600, marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize(("models", "threads"), [(1, 2), (8, 2)])
+def test_many_threads_get_the_bits_of_a_serial_call(models: int, threads: int, seconds: int) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", SOAK, str(models), str(seconds), str(threads)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120 + 2 * seconds,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    print(done.stdout)
