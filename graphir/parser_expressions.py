@@ -14,7 +14,7 @@ from tilewright.graphir.parser_text import unquote
 from tilewright.graphir.parser_types import TypeParser
 from tilewright.graphir.types import Type
 from tilewright.tensorir.dtype import TENSOR_DTYPES, as_dtype
-from tilewright.tensorir.errors import TypeInferenceError
+from tilewright.tensorir.errors import ArgumentValueError, TypeInferenceError
 
 
 class ExpressionParser(TypeParser):
@@ -187,6 +187,6 @@ def _constant(value: Any, dtype: str) -> Constant:
     flat = np.asarray(value, dtype=object).reshape(-1)
     for item in flat:
         if isinstance(item, bool) != found.is_bool or (isinstance(item, float) and not found.is_float):
-            raise ValueError(f"expected a value of type {dtype}, found {item!r}")
+            raise ArgumentValueError(f"expected a value of type {dtype}, found {item!r}")
     wide = np.asarray(value, np.float64) if found.is_float else np.asarray(value, found.numpy)
     return Constant(wide.astype(found.numpy))

@@ -39,7 +39,7 @@ from tilewright.runtime.stored_function import (
 )
 from tilewright.runtime.stored_graph import StoredGraph, StoredSource
 from tilewright.tensorir.aligned import aligned_bytes
-from tilewright.tensorir.errors import ArtifactError, CodegenError
+from tilewright.tensorir.errors import ArgumentTypeError, ArtifactError, CodegenError
 from tilewright.tensorir.processors import used_features
 from tilewright.tensorir.target import Target
 
@@ -179,7 +179,7 @@ class Artifact:
         for name, encoded in data["inputs"]:
             found = decode_type(encoded)
             if not isinstance(found, TensorType):
-                raise TypeError(f"input {name}: expected a tensor, found {found}")
+                raise ArgumentTypeError(f"input {name}: expected a tensor, found {found}")
             inputs.append(Argument(name, found))
         interfaces = [
             (

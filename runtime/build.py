@@ -35,7 +35,7 @@ from tilewright.runtime.frames import with_frame_memory
 from tilewright.runtime.model_interface import arguments_of, check_result, signature_of
 from tilewright.runtime.progress import building
 from tilewright.runtime.steps import Place, Wiring
-from tilewright.tensorir.errors import InputError, PassError
+from tilewright.tensorir.errors import ArgumentTypeError, InputError, PassError
 from tilewright.tensorir.stmt import PrimFunc
 from tilewright.tensorir.target import Target
 
@@ -169,7 +169,7 @@ def _module_of(given: Buildable) -> IRModule:
     elif isinstance(given, Mapping):
         given = IRModule(given)
     if not isinstance(given, IRModule):
-        raise TypeError(f"build takes an IRModule, a Function or a PrimFunc, found {type(given).__name__}")
+        raise ArgumentTypeError(f"build takes an IRModule, a Function or a PrimFunc, found {type(given).__name__}")
     if "main" not in given:
         names = ", ".join(key.name for key in given) or "none"
         raise UnknownFunctionError(

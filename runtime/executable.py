@@ -10,7 +10,7 @@ from tilewright.graphir.printer_graph import Constants
 from tilewright.passes.environment import PROFILE
 from tilewright.runtime.built_model import BuiltModel
 from tilewright.runtime.steps import Step, Steps
-from tilewright.tensorir.errors import ArtifactError, ExecutionError, InputError
+from tilewright.tensorir.errors import ArgumentTypeError, ArgumentValueError, ArtifactError, ExecutionError, InputError
 
 if TYPE_CHECKING:
     from tilewright.runtime.observe.explain.explanation import Explanation
@@ -96,9 +96,9 @@ class Executable:
     @num_threads.setter
     def num_threads(self, number: int) -> None:
         if isinstance(number, bool) or not isinstance(number, int):
-            raise TypeError(f"num_threads must be an integer, found {number!r}")
+            raise ArgumentTypeError(f"num_threads must be an integer, found {number!r}")
         if number < 1:
-            raise ValueError(f"num_threads must be at least 1, found {number}")
+            raise ArgumentValueError(f"num_threads must be at least 1, found {number}")
         if number != self._num_threads:
             self._built.limit_threads(number)
         self._num_threads = number
@@ -209,7 +209,7 @@ class Executable:
             ArtifactError: the model was loaded from an artifact, and the passes cannot run on its graph again.
         """
         if stage not in self._stages:
-            raise ValueError(f"unknown stage {stage!r}; expected one of {', '.join(self.stages)}")
+            raise ArgumentValueError(f"unknown stage {stage!r}; expected one of {', '.join(self.stages)}")
         if kernel is not None:
             from tilewright.runtime.kernel_stages import kernel_text
 

@@ -23,6 +23,8 @@ from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
+from tilewright.tensorir.errors import ArgumentValueError
+
 Array = np.ndarray[Any, Any]
 
 _HEADER = struct.Struct("<QI")  # bytes of the description, its checksum
@@ -95,7 +97,7 @@ def _described(description: bytes) -> tuple[Any, list[tuple[int, int]]]:
         read = json.loads(description)
         sizes = [(size, checksum) for size, checksum in read["arrays"]]
         if not all(type(number) is int and number >= 0 for each in sizes for number in each):
-            raise ValueError(f"sizes and checksums {read['arrays']!r:.60}")
+            raise ArgumentValueError(f"sizes and checksums {read['arrays']!r:.60}")
         return read["data"], sizes
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise DamagedFileError(

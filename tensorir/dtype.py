@@ -12,6 +12,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from tilewright.tensorir.errors import ArgumentValueError
+
 _SCALARS: dict[str, tuple[str, int]] = {
     "bool": ("bool", 8),
     "int8": ("int", 8),
@@ -93,12 +95,12 @@ class DataType(str):
             return found
         match = _NAMES.fullmatch(text)
         if match is None:
-            raise ValueError(f"unknown data type {text!r}; expected one of {', '.join(TENSOR_DTYPES)}")
+            raise ArgumentValueError(f"unknown data type {text!r}; expected one of {', '.join(TENSOR_DTYPES)}")
         name, lanes = match.group(1), int(match.group(2) or 1)
         if lanes == 1 and text != name:
             return cls(name)
         if lanes < 1:
-            raise ValueError(f"data type {text!r} has no lanes")
+            raise ArgumentValueError(f"data type {text!r} has no lanes")
         self = super().__new__(cls, text)
         self.kind, self.bits = _SCALARS[name]
         self.lanes = lanes
@@ -147,7 +149,7 @@ def as_dtype(value: Any) -> DataType:
     try:
         return DataType(np.dtype(value).name)
     except TypeError as error:
-        raise ValueError(f"{value!r} is no data type; expected one of {', '.join(TENSOR_DTYPES)}") from error
+        raise ArgumentValueError(f"{value!r} is no data type; expected one of {', '.join(TENSOR_DTYPES)}") from error
 
 
 BOOL = DataType("bool")

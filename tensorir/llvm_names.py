@@ -13,6 +13,7 @@ import subprocess
 import sys
 from typing import NamedTuple
 
+from tilewright.tensorir.errors import TargetError
 from tilewright.tensorir.processors import AARCH64, OTHER, X86_64, architecture_of, is_described
 
 #: Seconds for the child; it needs a fifth of one.
@@ -66,14 +67,14 @@ def check_names(mcpu: str, mtriple: str) -> None:
     if not answer.has_triple:
         first = mtriple.split("-")[0]
         near = _near(first, (*X86_64.names, *AARCH64.names))
-        raise ValueError(
+        raise TargetError(
             f"mtriple: LLVM generates no code for {mtriple!r}{near or '; expected one as x86_64-linux-gnu'}"
         )
     if mcpu not in answer.processors:
         hint = _near(mcpu, answer.processors)
-        raise ValueError(f"mcpu: LLVM has no processor {mcpu!r} for {mtriple}{hint or _listed(answer.processors)}")
+        raise TargetError(f"mcpu: LLVM has no processor {mcpu!r} for {mtriple}{hint or _listed(answer.processors)}")
     if not answer.generates:
-        raise ValueError(f"mcpu: LLVM generates no code for {mtriple} on processor {mcpu!r}, such as one of 32 bits")
+        raise TargetError(f"mcpu: LLVM generates no code for {mtriple} on processor {mcpu!r}, such as one of 32 bits")
 
 
 @functools.cache

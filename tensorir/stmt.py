@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from tilewright.tensorir.dtype import INT64
+from tilewright.tensorir.errors import ArgumentTypeError, ArgumentValueError
 from tilewright.tensorir.expr import Buffer, Expr, Var, as_expr, as_indices, check_access
 from tilewright.tensorir.keys import SIZES_FROM
 from tilewright.tensorir.node import Node, buffer, child, children, definition, new_buffer, node
@@ -46,9 +47,11 @@ class For(Stmt):
             _set(self, "min", as_expr(self.min, self.var.dtype))
             _set(self, "extent", as_expr(self.extent, self.var.dtype))
         if self.kind not in FOR_KINDS:
-            raise ValueError(f"for {self.var.name}: unknown kind {self.kind!r}; expected one of {', '.join(FOR_KINDS)}")
+            raise ArgumentValueError(
+                f"for {self.var.name}: unknown kind {self.kind!r}; expected one of {', '.join(FOR_KINDS)}"
+            )
         if self.min.dtype is not self.var.dtype or self.extent.dtype is not self.var.dtype:
-            raise TypeError(
+            raise ArgumentTypeError(
                 f"for {self.var.name}: variable is {self.var.dtype!s}, bounds are "
                 f"{self.min.dtype!s} and {self.extent.dtype!s}"
             )
@@ -72,7 +75,7 @@ class BufferStore(Stmt):
         if lanes != expected.lanes:
             expected = expected.with_lanes(lanes)
         if self.value.dtype is not expected:
-            raise TypeError(
+            raise ArgumentTypeError(
                 f"store to {self.buffer.name}: expected {expected!s}, found {self.value.dtype!s}: {self.value!s}"
             )
 
@@ -94,7 +97,7 @@ class IfThenElse(Stmt):
 
     def __post_init__(self) -> None:
         if not self.condition.dtype.is_bool:
-            raise TypeError(f"if: expected a bool condition, found {self.condition.dtype!s}")
+            raise ArgumentTypeError(f"if: expected a bool condition, found {self.condition.dtype!s}")
 
 
 @node
@@ -115,7 +118,9 @@ class LetStmt(Stmt):
 
     def __post_init__(self) -> None:
         if self.var.dtype is not self.value.dtype:
-            raise TypeError(f"let {self.var.name}: variable is {self.var.dtype!s}, value is {self.value.dtype!s}")
+            raise ArgumentTypeError(
+                f"let {self.var.name}: variable is {self.var.dtype!s}, value is {self.value.dtype!s}"
+            )
 
 
 @node
@@ -161,7 +166,9 @@ class IterVar(Node):
         _set(self, "extent", as_expr(self.extent, self.var.dtype))
         _set(self, "value", as_expr(self.value, self.var.dtype))
         if self.kind not in ITER_KINDS:
-            raise ValueError(f"{self.var.name}: unknown kind {self.kind!r}; expected one of {', '.join(ITER_KINDS)}")
+            raise ArgumentValueError(
+                f"{self.var.name}: unknown kind {self.kind!r}; expected one of {', '.join(ITER_KINDS)}"
+            )
 
 
 @node

@@ -14,6 +14,7 @@ import llvmlite.binding as llvm
 
 from tilewright.tensorir.cores import default_threads
 from tilewright.tensorir.dtype import DataType
+from tilewright.tensorir.errors import TargetError
 from tilewright.tensorir.llvm_names import check_names
 from tilewright.tensorir.machine_queries import reported_caches
 from tilewright.tensorir.processors import (
@@ -76,15 +77,15 @@ def _parsed(text: str) -> tuple[str, dict[str, Any]]:
         if not option.startswith("-") or name not in _OPTIONS:
             near = difflib.get_close_matches(name, _OPTIONS, 1)
             hint = f"did you mean -{near[0]}?" if near else f"expected -{', -'.join(_OPTIONS)}"
-            raise ValueError(f"target {text!r}: unknown option {option!r}; {hint}")
+            raise TargetError(f"target {text!r}: unknown option {option!r}; {hint}")
         if not value or value.startswith("-"):
-            raise ValueError(f"target {text!r}: option {option} has no value")
+            raise TargetError(f"target {text!r}: option {option} has no value")
         if name in options:
-            raise ValueError(f"target {text!r}: option {option} is given twice")
+            raise TargetError(f"target {text!r}: option {option} is given twice")
         try:
             options[name] = _OPTIONS[name](value)
         except ValueError:
-            raise ValueError(f"target {text!r}: {option} is a number, found {value!r}") from None
+            raise TargetError(f"target {text!r}: {option} is a number, found {value!r}") from None
     return kind, options
 
 
@@ -126,9 +127,9 @@ class Target:
             mcpu, mtriple = mcpu or options.get("mcpu"), mtriple or options.get("mtriple")
             num_threads = num_threads if num_threads is not None else options.get("num-threads")
         if kind not in KINDS:
-            raise ValueError(f"unknown target kind {kind!r}; expected one of {', '.join(KINDS)}")
+            raise TargetError(f"unknown target kind {kind!r}; expected one of {', '.join(KINDS)}")
         if num_threads is not None and num_threads < 1:
-            raise ValueError(f"num_threads must be at least 1, found {num_threads}")
+            raise TargetError(f"num_threads must be at least 1, found {num_threads}")
         host, host_features = _host_cpu()
         self.kind: str = kind
         self.mtriple: str = mtriple or process_triple()

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar, cast
 
-from tilewright.tensorir.errors import ScheduleError
+from tilewright.tensorir.errors import ArgumentValueError, ScheduleError
 from tilewright.tensorir.expr import Buffer, Expr, IntImm
 from tilewright.tensorir.schedule.handles import BlockRef, LoopRef
 from tilewright.tensorir.schedule.index_map import IndexMap, parse_expr
@@ -224,7 +224,7 @@ def _from_plain(value: Any) -> Any:
             return float(content)
         if kind in ("expr", "index_map"):
             return Text(kind, content)
-        raise ValueError(f"unknown kind of argument {kind!r}")
+        raise ArgumentValueError(f"unknown kind of argument {kind!r}")
     return value
 
 
