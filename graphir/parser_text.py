@@ -116,10 +116,15 @@ class TextReader:
             return build(*args)
         except (TypeInferenceError, UnsupportedOperatorError) as error:
             raise self.error(tree, str(error), type(error)) from None
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, OverflowError) as error:
             raise self.error(tree, str(error)) from None
 
     # Names.
+
+    def name_of(self, token: Any) -> str:
+        """Return the name that a token such as ``%x`` or ``@main`` stands for."""
+        name: str = self.make(token, unquote, token[1:])
+        return name
 
     def define(self, token: Any, node: Expr) -> None:
         name = str(token)

@@ -36,6 +36,7 @@ from tilewright.runtime.model_interface import arguments_of, check_result, signa
 from tilewright.runtime.progress import building
 from tilewright.runtime.steps import Place, Wiring
 from tilewright.tensorir.errors import ArgumentTypeError, InputError, PassError
+from tilewright.tensorir.nesting import bounded, check_extent
 from tilewright.tensorir.stmt import PrimFunc
 from tilewright.tensorir.target import Target
 
@@ -85,6 +86,7 @@ def build(
         InputError: ``params`` names no parameter, or gives one a value of another type.
         PassError: ``passes`` names an unknown stage.
         CodegenError: the model cannot be expressed on the target.
+        NestingError, BudgetError: a function of the loop-level IR is nested too deeply, or too large.
     """
     context = PassContext.current()
     with contextlib.nullcontext() if opt_level is None else context.at_level(opt_level):
@@ -108,7 +110,7 @@ def build_executable(
 ) -> Executable:
     """Compile a model as :func:`build` does, without the recording and reports that the environment requests."""
     step = PassContext.current().step("build")
-    with contextlib.ExitStack() as behind, step, _without_collector(), session(), building():
+    with contextlib.ExitStack() as behind, step, _without_collector(), session(), building(), bounded("building"):
         return with_frame_memory(_build, mod, target, params, passes, behind)
 
 
@@ -131,6 +133,7 @@ def _build(
     behind: contextlib.ExitStack,
 ) -> Executable:
     mod = _module_of(mod)
+    check_extent("building", [func for func in mod.functions.values() if isinstance(func, PrimFunc)], chains=True)
     after = _passes_by_stage(passes or {})
     # Copy it: two threads must not enter one object as a context.
     target = Target(Target.current() if target is None else target)

@@ -49,7 +49,10 @@ STORAGE_DTYPES = (
     "uint2",
 )
 _SCALARS |= dict.fromkeys(STORAGE_DTYPES, ("storage", 8))
-_NAMES = re.compile(rf"({'|'.join(_SCALARS)})(?:x(\d+))?")
+_NAMES = re.compile(rf"({'|'.join(_SCALARS)})(?:x([0-9]{{1,9}}))?")
+
+#: The most lanes of a vector. LLVM generates code for a few times as many, and ends the process beyond that.
+MOST_LANES = 1 << 13
 
 
 class DataType(str):
@@ -99,8 +102,8 @@ class DataType(str):
         name, lanes = match.group(1), int(match.group(2) or 1)
         if lanes == 1 and text != name:
             return cls(name)
-        if lanes < 1:
-            raise ArgumentValueError(f"data type {text!r} has no lanes")
+        if not 1 <= lanes <= MOST_LANES:
+            raise ArgumentValueError(f"data type {text!r}: expected 1 to {MOST_LANES} lanes, found {lanes}")
         self = super().__new__(cls, text)
         self.kind, self.bits = _SCALARS[name]
         self.lanes = lanes

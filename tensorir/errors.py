@@ -30,6 +30,10 @@ class NestingError(TilewrightError, RecursionError):
     """A program is nested too deeply: expressions, statements or loops within each other."""
 
 
+class BudgetError(TilewrightError):
+    """Legal work is too much to be begun: the message says the budget, and what would be needed."""
+
+
 class TypeInferenceError(TilewrightError, TypeError):
     """An expression has no type: the message names operator, argument, expected and found."""
 

@@ -111,7 +111,7 @@ class TextReader:
         """Return the node ``kind(*args)``; an exception of its constructor becomes an error at ``tree``."""
         try:
             return kind(*args)
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, OverflowError) as error:
             raise self.error(tree, str(error)) from None
 
     # Names.
