@@ -38,6 +38,8 @@ class Var(FrozenExpr):
     span: str | None = note(default=None)
 
     def __post_init__(self) -> None:
+        if not isinstance(self.name, str):
+            raise ArgumentTypeError(f"a variable's name is a string, found {self.name!r:.80}")
         if self.type is not None and not isinstance(self.type, Type):
             raise ArgumentTypeError(f"variable {self.name}: expected a type, found {self.type!r}")
 
@@ -317,12 +319,15 @@ def const(value: Any, dtype: Any = None) -> Constant:
     if isinstance(value, Constant):
         value = value.data
     wanted = None if dtype is None else as_dtype(dtype).numpy
-    if isinstance(value, (bool, int, float)) and wanted is None:
-        wanted = np.dtype(bool if isinstance(value, bool) else np.int64 if isinstance(value, int) else np.float32)
-    elif not hasattr(value, "dtype") and wanted is None:
-        array = np.asarray(value)
-        wanted = np.dtype(np.float32) if array.dtype == np.float64 else array.dtype
-    array = np.asarray(value) if wanted is None else np.asarray(value).astype(wanted, copy=False)
+    try:
+        if isinstance(value, (bool, int, float)) and wanted is None:
+            wanted = np.dtype(bool if isinstance(value, bool) else np.int64 if isinstance(value, int) else np.float32)
+        elif not hasattr(value, "dtype") and wanted is None:
+            array = np.asarray(value)
+            wanted = np.dtype(np.float32) if array.dtype == np.float64 else array.dtype
+        array = np.asarray(value) if wanted is None else np.asarray(value).astype(wanted, copy=False)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ArgumentTypeError(f"a constant is an array of numbers, found {value!r:.80}: {error}") from None
     try:
         as_dtype(array.dtype)
     except ValueError as error:

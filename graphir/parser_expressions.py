@@ -188,5 +188,12 @@ def _constant(value: Any, dtype: str) -> Constant:
     for item in flat:
         if isinstance(item, bool) != found.is_bool or (isinstance(item, float) and not found.is_float):
             raise ArgumentValueError(f"expected a value of type {dtype}, found {item!r}")
-    wide = np.asarray(value, np.float64) if found.is_float else np.asarray(value, found.numpy)
-    return Constant(wide.astype(found.numpy))
+    if not found.is_float:
+        return Constant(np.asarray(value, found.numpy))
+    wide = np.asarray(value, np.float64)
+    with np.errstate(over="ignore"):
+        made = wide.astype(found.numpy)
+    lost = np.isfinite(wide) & ~np.isfinite(made.astype(np.float64))
+    if lost.any():
+        raise ArgumentValueError(f"{wide[lost].flat[0]!r} does not fit into {dtype}")
+    return Constant(made)

@@ -39,6 +39,7 @@ from tilewright.runtime.stored_function import (
 )
 from tilewright.runtime.stored_graph import StoredGraph, StoredSource
 from tilewright.tensorir.aligned import aligned_bytes
+from tilewright.tensorir.encoding import MALFORMED
 from tilewright.tensorir.errors import ArgumentTypeError, ArtifactError, CodegenError
 from tilewright.tensorir.processors import used_features
 from tilewright.tensorir.target import Target
@@ -47,9 +48,6 @@ from tilewright.tensorir.target import Target
 FORMAT = 1
 _START = b"tilewright artifact "
 _MAGIC = _START + b"%d\n" % FORMAT
-
-#: Errors of decoding data that has correct checksums but was not written by this version.
-_OTHER_DATA = (KeyError, IndexError, TypeError, ValueError, AttributeError, RecursionError, OverflowError)
 
 
 def save(built: BuiltModel, path: str | os.PathLike[str], graph: bool) -> None:
@@ -168,7 +166,7 @@ class Artifact:
             raise ArtifactError(f"{path} is damaged: {error}") from None
         try:
             return cls._decoded(path, len(content), data, ArrayReader(found))
-        except _OTHER_DATA as error:
+        except MALFORMED as error:
             raise ArtifactError(
                 f"{path}: expected the data of format {FORMAT}, found something else ({type(error).__name__}: {error})"
             ) from error

@@ -43,7 +43,7 @@ class Executable:
         self._stages = built.stages()
         self._num_threads = built.target.num_threads
 
-    def __call__(self, *args: Any, convert: bool = False, **named: Any) -> Any:
+    def __call__(self, /, *args: Any, convert: bool = False, **named: Any) -> Any:
         """Run the model.
 
         Args:

@@ -150,6 +150,8 @@ class Var(Expr):
     def __post_init__(self) -> None:
         if type(self.dtype) is not DataType:
             _set(self, "dtype", as_dtype(self.dtype))
+        if not isinstance(self.name, str):
+            raise ArgumentTypeError(f"a variable's name is a string, found {self.name!r:.80}")
 
 
 @node

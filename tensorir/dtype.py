@@ -150,9 +150,10 @@ def as_dtype(value: Any) -> DataType:
     if isinstance(value, str):
         return DataType(value)
     try:
-        return DataType(np.dtype(value).name)
-    except TypeError as error:
-        raise ArgumentValueError(f"{value!r} is no data type; expected one of {', '.join(TENSOR_DTYPES)}") from error
+        name = np.dtype(value).name
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ArgumentValueError(f"{value!r:.60} is no data type; expected {', '.join(TENSOR_DTYPES)}") from error
+    return DataType(name)
 
 
 BOOL = DataType("bool")

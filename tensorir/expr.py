@@ -109,6 +109,15 @@ class Buffer(Node):
 
     def __post_init__(self) -> None:
         _set(self, "dtype", as_dtype(self.dtype))
+        if not isinstance(self.name, str):
+            raise ArgumentTypeError(f"a buffer's name is a string, found {self.name!r:.80}")
+        for what, sizes in (("shape", self.shape), ("strides", self.strides)):
+            if not isinstance(sizes, Iterable) or isinstance(sizes, (str, bytes)):
+                raise ArgumentTypeError(
+                    f"buffer {self.name}: {what}: expected a sequence of integers, found {sizes!r:.80}"
+                )
+        if isinstance(self.alignment, bool) or not isinstance(self.alignment, int) or self.alignment < 0:
+            raise ArgumentTypeError(f"buffer {self.name}: expected an alignment in bytes, found {self.alignment!r:.80}")
         _set(self, "shape", tuple(as_expr(extent, INT64) for extent in self.shape))
         _set(self, "strides", tuple(as_expr(stride, INT64) for stride in self.strides))
         if self.scope not in SCOPES:

@@ -118,6 +118,8 @@ class Intrinsic:
         Raises:
             TypeError: the intrinsic leaves the type to the call.
         """
+        if self.result in ("same", "bool") and not args:
+            raise ArgumentTypeError(f"{self.name}: expected {self.arity} arguments, found none")
         if self.result == "same":
             first: DataType = args[0].dtype
             return first
@@ -170,12 +172,10 @@ def find_intrinsic(name: str) -> Intrinsic:
     Raises:
         ValueError: there is none.
     """
-    try:
-        return INTRINSICS[name]
-    except KeyError:
-        raise ArgumentValueError(
-            f"unknown intrinsic {name!r}; expected one of {', '.join(sorted(INTRINSICS))}"
-        ) from None
+    found = INTRINSICS.get(name) if isinstance(name, str) else None
+    if found is None:
+        raise ArgumentValueError(f"unknown intrinsic {name!r:.80}; expected one of {', '.join(sorted(INTRINSICS))}")
+    return found
 
 
 _F = TypeVar("_F", bound=Callable[..., Any])

@@ -214,6 +214,19 @@ class PrimFunc(Node):
     body: Stmt = child()
     attrs: Mapping[str, Any] = dataclasses.field(default_factory=lambda: _EMPTY)
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str):
+            raise ArgumentTypeError(f"a function's name is a string, found {self.name!r:.80}")
+        if not isinstance(self.params, (tuple, list)) or not all(isinstance(p, (Var, Buffer)) for p in self.params):
+            raise ArgumentTypeError(
+                f"@{self.name}: expected variables and buffers as parameters, found {self.params!r:.80}"
+            )
+        if not isinstance(self.body, Stmt):
+            raise ArgumentTypeError(f"@{self.name}: expected a statement as body, found {type(self.body).__name__}")
+        if not isinstance(self.attrs, Mapping) or not all(isinstance(key, str) for key in self.attrs):
+            raise ArgumentTypeError(f"@{self.name}: expected attributes by name, found {self.attrs!r:.80}")
+        _set(self, "params", tuple(self.params))
+
     @property
     def buffers(self) -> tuple[Buffer, ...]:
         """The buffers among the parameters."""

@@ -113,8 +113,8 @@ class Target:
     Also a context: ``with Target("llvm"):`` makes it :meth:`current`, which ``build`` without a target reads.
 
     Raises:
-        TargetError: the kind or an option of the text is unknown, LLVM has no such processor or triple, or the number of
-            threads is not positive (also a ValueError).
+        TargetError: the kind or an option of the text is unknown, LLVM has no such processor or triple, or the number
+            of threads is not positive (also a ValueError).
         ArgumentTypeError: an argument has another type (also a TypeError).
     """
 
@@ -131,7 +131,9 @@ class Target:
     ) -> None:
         for name, given in (("mcpu", mcpu), ("mtriple", mtriple)):
             if given is not None and not isinstance(given, str):
-                raise ArgumentTypeError(f"{name}: expected a name of LLVM's, found {type(given).__name__}: {given!r:.80}")
+                raise ArgumentTypeError(
+                    f"{name}: expected a name of LLVM's, found {type(given).__name__}: {given!r:.80}"
+                )
         if isinstance(kind, Target):
             mcpu, mtriple = mcpu or kind.mcpu, mtriple or kind.mtriple
             num_threads, kind = num_threads or kind.num_threads, kind.kind
@@ -149,7 +151,9 @@ class Target:
                     f"num_threads must be an integer, found {type(num_threads).__name__}: {num_threads!r:.80}"
                 )
             if not 1 <= num_threads <= MOST_THREADS:
-                raise TargetError(f"num_threads must be at least 1 and at most {MOST_THREADS}, found {_shown(num_threads)}")
+                raise TargetError(
+                    f"num_threads must be at least 1 and at most {MOST_THREADS}, found {_shown(num_threads)}"
+                )
             num_threads = int(num_threads)
         host, host_features = _host_cpu()
         self.kind: str = kind

@@ -140,7 +140,7 @@ _tensor_of: weakref.WeakValueDictionary[Buffer, Tensor] = weakref.WeakValueDicti
 
 def placeholder(shape: Iterable[ExprLike], dtype: Any = "float32", name: str = "placeholder") -> Tensor:
     """An input tensor."""
-    return Tensor(Buffer(name, tuple(as_expr(extent) for extent in shape), as_dtype(dtype)))
+    return Tensor(Buffer(name, shape, as_dtype(dtype)))  # type: ignore[arg-type]  # converted there
 
 
 def compute(

@@ -1,6 +1,6 @@
 """Hand in bad input by the hundred thousand: each must be accepted, or refused by a ``TilewrightError``.
 
-    python -m tests.fuzz.bad_input --count 200000 --seed 7              as many for each entry point as for a text parser
+    python -m tests.fuzz.bad_input --count 200000 --seed 7        so many for a text parser, fewer where one takes longer
     python -m tests.fuzz.bad_input --entry "graph text" --show 1234     one input, with its traceback
 
 Inputs are known by entry point, seed and number. They are handed in within a child process, with little memory and an
@@ -191,7 +191,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         count = max(1, options.count // ENTRIES[name].cost)
         report = examine_all(name, options.seed, range(options.first, options.first + count))
         total += count
-        print(f"{name}: {count:,} inputs, {report.seconds:.0f} s, slowest {report.slowest:.2f} s, {report.peak >> 20} MiB")
+        print(
+            f"{name}: {count:,} inputs, {report.seconds:.0f} s, slowest {report.slowest:.2f} s, {report.peak >> 20} MiB"
+        )
         print("   ", ", ".join(f"{what} {number:,}" for what, number in report.counts.most_common()), flush=True)
         kinds: dict[str, list[Bug]] = collections.defaultdict(list)
         for bug in report.bugs:

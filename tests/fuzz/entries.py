@@ -1,17 +1,20 @@
 """Draw bad input for each entry point of the compiler, and hand it in.
 
-An entry point is a class with ``draw``, which makes an input from a random number generator, and ``run``, which hands it
-in. Whatever the input, ``run`` must return, or raise a ``TilewrightError``.
+An entry point is a class with ``draw``, which makes an input from a random number generator, and ``run``, which hands
+it in. Whatever the input, ``run`` must return, or raise a ``TilewrightError``.
 """
 
 from __future__ import annotations
+import __future__
 
+import ast
 import contextlib
 import json
 import linecache
 import os
 import random
 import tempfile
+import traceback
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -371,32 +374,38 @@ class Script(Entry):
 
     def draw(self, rng: random.Random) -> str:
         texts = seeds.scripts()
-        return changed_text(rng, rng.choice(texts), texts)
+        while True:
+            value = changed_text(rng, rng.choice(texts), texts)
+            if _is_decorated_function(value):
+                return value
 
     def run(self, value: str) -> None:
         self.count += 1
         file = f"<spoiled {self.count}>"
         names: dict[str, Any] = {"ti": ti, "np": np, "__name__": "spoiled"}
-        # The decorator reads the function. Nothing else of the text may run: it is random.
-        lines = value.splitlines(keepends=True)
-        try:
-            tree = compile(value, file, "exec", flags=0x400)  # the syntax tree
-            (definition,) = tree.body  # type: ignore[attr-defined]
-            assert [type(each).__name__ for each in definition.decorator_list] == ["Attribute"]
-            parameters = [definition.args.defaults, definition.args.kw_defaults, definition.returns]
-            assert parameters == [[], [], None]
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                code = compile(value, file, "exec", flags=__import__("__future__").annotations.compiler_flag)
-        except (SyntaxError, ValueError, AttributeError, AssertionError, RecursionError, MemoryError):
-            return
-        linecache.cache[file] = (len(value), None, lines, file)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            code = compile(value, file, "exec", flags=__future__.annotations.compiler_flag)
+        linecache.cache[file] = (len(value), None, value.splitlines(keepends=True), file)
         try:
             exec(code, names)
-        except NameError:  # of the decorator
-            return
         finally:
             del linecache.cache[file]
+
+
+def _is_decorated_function(text: str) -> bool:
+    """Return whether a text is a function for ``ti.func`` and nothing else: it is random, and the rest would run."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            (definition,) = ast.parse(text).body
+            compile(text, "text", "exec", flags=__future__.annotations.compiler_flag, dont_inherit=True)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    if not isinstance(definition, ast.FunctionDef):
+        return False
+    plain = not (definition.args.defaults or any(definition.args.kw_defaults))
+    return plain and [ast.unparse(each) for each in definition.decorator_list] == ["ti.func"]
 
 
 class Words(Entry):
@@ -414,7 +423,13 @@ class Words(Entry):
             return
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            made = _MAKERS[name](**{key: item for key, item in arguments.items() if isinstance(key, str)})
+            try:
+                made = _MAKERS[name](**{key: item for key, item in arguments.items() if isinstance(key, str)})
+            except TypeError as error:
+                frames = traceback.extract_tb(error.__traceback__)
+                if frames[-1].filename == __file__:  # an argument that is missing, or that there is none of
+                    return
+                raise
         if isinstance(made, gi.Expr):
             gi.to_text(tw.IRModule.from_expr(made))
 

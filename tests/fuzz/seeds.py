@@ -116,7 +116,7 @@ primfunc @kernel(a: Buffer[(4,), float32], b: Buffer[(4,), float32]) attrs {"num
 )
 
 _SCRIPTS = (
-    '''@ti.func
+    """@ti.func
 def matmul(a: ti.Buffer[("n", 64), "float32"], b: ti.Buffer[(64, 32), "float32"], c: ti.Buffer[("n", 32), "float32"]):
     for i, j, k in ti.grid(n, 32, 64):
         with ti.block("matmul"):
@@ -124,7 +124,7 @@ def matmul(a: ti.Buffer[("n", 64), "float32"], b: ti.Buffer[(64, 32), "float32"]
             with ti.init():
                 c[vi, vj] = 0
             c[vi, vj] += a[vi, vk] * b[vk, vj]
-''',
+""",
     """@ti.func
 def mixed(x: ti.Buffer[(8, "n"), "float32"], y: ti.Buffer[(8,), "int64"], n: int):
     t = ti.allocate((8, 4), "float32", "stack")
