@@ -58,7 +58,7 @@ class Executable:
         inputs, sizes = signature.check(signature.arrange(args, named), convert)
         return signature.restructure(self._run(inputs, sizes))
 
-    def profile(self, *args: Any, repeat: int = 20, convert: bool = False, **named: Any) -> Profile:
+    def profile(self, /, *args: Any, repeat: int = 20, convert: bool = False, **named: Any) -> Profile:
         """Measure the kernels of a call: time, arithmetic and bytes compared with the machine's limits, threads, and
         the memory for intermediate values.
 

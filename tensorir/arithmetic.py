@@ -13,6 +13,8 @@ import math
 import struct
 from typing import Any, Union
 
+import numpy as np
+
 from tilewright.tensorir.dtype import BOOL, FLOAT32, INT64, DataType, as_dtype
 from tilewright.tensorir.errors import ArgumentTypeError, ArgumentValueError
 from tilewright.tensorir.folding import INTEGER_DIVISIONS, fold_binary, fold_compare, wrap_integer
@@ -32,6 +34,9 @@ _set = object.__setattr__
 
 #: Compiled code compares integers below this limit, which most are, as machine words; int64 holds them.
 _SHORT = 1 << 60
+
+#: The greatest number of the smallest type of floats: greater ones may become infinite where they are rounded.
+_LARGE = 65504.0
 
 
 class Expr(Node):
@@ -184,7 +189,10 @@ class FloatImm(PureExpr):
         if not self.dtype.is_float or self.dtype.lanes != 1:
             raise ArgumentTypeError(f"FloatImm takes a float type, not {self.dtype!s}")
         value = float(self.value)
-        if math.isfinite(value):
+        if abs(value) > _LARGE:  # it may become infinite
+            with np.errstate(over="ignore"):
+                value = float(self.dtype.numpy.type(value))
+        elif math.isfinite(value):
             value = float(self.dtype.numpy.type(value))
         _set(self, "value", value)
 

@@ -41,6 +41,8 @@ DIVISIBLE = " ; divisible"
 #: The size in bytes of an instruction cache line.
 _CODE_LINE = 64
 _PLAIN_NAME = re.compile(r"[A-Za-z$._][A-Za-z0-9$._]*")
+#: LLVM cuts names off after 1,024 characters, also where they differ behind these.
+_LONGEST_HINT = 200
 _SUFFIXES = {"float16": "f16", "float32": "f32", "float64": "f64"}
 
 
@@ -121,7 +123,7 @@ def global_name(name: str) -> str:
     """Return ``@name`` with quotes and escapes where LLVM's syntax needs them."""
     if _PLAIN_NAME.fullmatch(name):
         return f"@{name}"
-    escaped = "".join(chr(b) if 32 <= b < 127 and chr(b) not in '"\\' else f"\\{b:02X}" for b in name.encode())
+    escaped = "".join(chr(b) if 32 <= b < 127 and chr(b) not in '"\\' else f"\\{b:02X}" for b in name.encode("utf-8", "surrogatepass"))
     return f'@"{escaped}"'
 
 
@@ -179,7 +181,8 @@ class Module:
 @functools.lru_cache(4096)
 def _clean(hint: str) -> str:
     """Replace the characters of a hint that LLVM's names may not have."""
-    return re.sub("[^A-Za-z0-9_]", "_", hint)
+    cleaned = re.sub("[^A-Za-z0-9_]", "_", hint[:_LONGEST_HINT])
+    return f"v{cleaned}" if cleaned[:1].isdigit() else cleaned  # %0.1 would be the value %0
 
 
 class Builder:

@@ -1,6 +1,6 @@
 """Hand in bad input by the hundred thousand: each must be accepted, or refused by a ``TilewrightError``.
 
-    python -m tests.fuzz.bad_input --count 200000 --seed 7        so many for a text parser, fewer where one takes longer
+    python -m tests.fuzz.bad_input --count 200000 --seed 7        so many for a text parser, fewer where it takes longer
     python -m tests.fuzz.bad_input --entry "graph text" --show 1234     one input, with its traceback
 
 Inputs are known by entry point, seed and number. They are handed in within a child process, with little memory and an
