@@ -18,6 +18,7 @@ import numpy as np
 
 from tilewright.codegen.llvm.innermost import Mark
 from tilewright.tensorir.dtype import DataType
+from tilewright.tensorir.errors import CodegenError
 from tilewright.tensorir.stmt import Stmt
 
 #: The statements that the lines of a function were emitted for: by the name of the result, or by the whole line.
@@ -120,10 +121,16 @@ def constant_vector(elements: Sequence[str], element_type: str) -> str:
 
 
 def global_name(name: str) -> str:
-    """Return ``@name`` with quotes and escapes where LLVM's syntax needs them."""
+    """Return ``@name`` with quotes and escapes where LLVM's syntax needs them.
+
+    Raises:
+        CodegenError: the name cannot be that of a symbol.
+    """
     if _PLAIN_NAME.fullmatch(name):
         return f"@{name}"
-    escaped = "".join(chr(b) if 32 <= b < 127 and chr(b) not in '"\\' else f"\\{b:02X}" for b in name.encode("utf-8", "surrogatepass"))
+    if "\0" in name or any("\ud800" <= char <= "\udfff" for char in name):
+        raise CodegenError(f"function {name!r}: the name of a symbol can have neither zeros nor lone surrogates")
+    escaped = "".join(chr(b) if 32 <= b < 127 and chr(b) not in '"\\' else f"\\{b:02X}" for b in name.encode())
     return f'@"{escaped}"'
 
 

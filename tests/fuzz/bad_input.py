@@ -105,17 +105,19 @@ def examine(entry: Entry, seed: int, number: int) -> tuple[str, str]:
         signal.setitimer(signal.ITIMER_REAL, 0)
 
 
-def serve(name: str, seed: int, place: str) -> None:
-    """Answer requests ``first last`` with what came of these inputs; write the number of each to a file before it."""
+def serve(seed: int, place: str) -> None:
+    """Answer requests, each an entry point and a range of numbers, with what came of these inputs; write the number of
+    each to a file before it."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     results = os.fdopen(os.dup(sys.stdout.fileno()), "w", buffering=1)
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     with open(place, "r+b") as file:
         current = mmap.mmap(file.fileno(), 8)
     signal.signal(signal.SIGALRM, _alarm)
-    entry = ENTRIES[name]()
+    entries: dict[str, Entry] = {}
     for line in sys.stdin:
-        first, last = map(int, line.split())
+        name, first, last = json.loads(line)
+        entry = entries[name] = entries.get(name) or ENTRIES[name]()
         counts: collections.Counter[str] = collections.Counter()
         bugs, slowest, started = [], 0.0, time.process_time()
         for number in range(first, last):
@@ -129,35 +131,46 @@ def serve(name: str, seed: int, place: str) -> None:
         results.write(json.dumps([counts, bugs, time.process_time() - started, slowest, peak_memory()]) + "\n")
 
 
-def examine_all(name: str, seed: int, numbers: range) -> Report:
-    """Hand in the inputs of an entry point, in processes of their own."""
-    report = Report(collections.Counter(), [])
-    with tempfile.NamedTemporaryFile() as file:
-        file.write(bytes(8))
-        file.flush()
-        worker = LineProcess(["tests.fuzz.bad_input", "--worker", name, "--seed", str(seed), "--place", file.name], 0.0)
-        try:
-            waiting = collections.deque(_batches(numbers))
-            while waiting:
-                first, last = waiting.popleft()
-                try:
-                    limit = PATIENCE + ALARM * 5 + (last - first) * 0.5
-                    counts, bugs, seconds, slowest, peak = json.loads(worker.ask(f"{first} {last}", limit))
-                except ProcessError as error:
-                    number = int.from_bytes(Path(file.name).read_bytes()[:8], "little")
-                    report.counts[error.status] += 1
-                    report.bugs.append(Bug(name, number, f"{error.status}: {error}"))
-                    # The others of the batch again: what came of those before has not been told.
-                    waiting.extendleft(pair for pair in ((number + 1, last), (first, number)) if pair[0] < pair[1])
-                    continue
-                report.counts.update(counts)
-                report.bugs += [Bug(name, number, reason) for number, reason in bugs]
-                report.seconds += seconds
-                report.slowest = max(report.slowest, slowest)
-                report.peak = max(report.peak, peak)
-        finally:
-            worker.stop()
-    return report
+class Examiner:
+    """Hands in inputs in a process of its own, and in a new one after each that ends the process."""
+
+    def __init__(self, seed: int) -> None:
+        self._place = tempfile.NamedTemporaryFile()  # noqa: SIM115  # closed by the end of the context
+        self._place.write(bytes(8))
+        self._place.flush()
+        arguments = ["tests.fuzz.bad_input", "--worker", "--seed", str(seed), "--place", self._place.name]
+        self._worker = LineProcess(arguments, PATIENCE)
+
+    def __enter__(self) -> Examiner:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._worker.stop()
+        self._place.close()
+
+    def report(self, name: str, numbers: range) -> Report:
+        """Hand in the inputs of an entry point."""
+        report = Report(collections.Counter(), [])
+        waiting = collections.deque(_batches(numbers))
+        while waiting:
+            first, last = waiting.popleft()
+            limit = PATIENCE + ALARM * 5 + (last - first) * 0.5
+            try:
+                answer = self._worker.ask(json.dumps([name, first, last]), limit)
+            except ProcessError as error:
+                number = int.from_bytes(Path(self._place.name).read_bytes()[:8], "little")
+                report.counts[error.status] += 1
+                report.bugs.append(Bug(name, number, f"{error.status}: {error}"))
+                # The others of the batch again: what came of those before has not been told.
+                waiting.extendleft(pair for pair in ((number + 1, last), (first, number)) if pair[0] < pair[1])
+                continue
+            counts, bugs, seconds, slowest, peak = json.loads(answer)
+            report.counts.update(counts)
+            report.bugs += [Bug(name, number, reason) for number, reason in bugs]
+            report.seconds += seconds
+            report.slowest = max(report.slowest, slowest)
+            report.peak = max(report.peak, peak)
+        return report
 
 
 def _batches(numbers: range) -> Iterator[tuple[int, int]]:
@@ -173,11 +186,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--count", type=int, default=10000, help="inputs of a text parser; slower ones get fewer")
     parser.add_argument("--show", type=int, metavar="NUMBER")
-    parser.add_argument("--worker", help=argparse.SUPPRESS)
+    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--place", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.worker:
-        serve(options.worker, options.seed, options.place)
+        serve(options.seed, options.place)
         return
     names = options.entry or list(ENTRIES)
     if options.show is not None:
@@ -189,7 +202,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     total = 0
     for name in names:
         count = max(1, options.count // ENTRIES[name].cost)
-        report = examine_all(name, options.seed, range(options.first, options.first + count))
+        with Examiner(options.seed) as examiner:
+            report = examiner.report(name, range(options.first, options.first + count))
         total += count
         print(
             f"{name}: {count:,} inputs, {report.seconds:.0f} s, slowest {report.slowest:.2f} s, {report.peak >> 20} MiB"

@@ -1,0 +1,89 @@
+"""Spoiled input of every entry point is accepted or refused by an error of the family: no other error, no crash, no
+hang, no memory beyond bounds."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis.extra.lark import from_lark
+from lark import Lark
+
+from tests.fuzz import bad_input, entries
+from tests.fuzz.bad_input import Examiner, examine
+from tests.fuzz.entries import ENTRIES, REFUSED, Entry
+from tests.onnx.process import ROOT
+from tilewright import graphir as gi
+from tilewright import tensorir as ti
+
+#: Inputs of an entry point as cheap as a parser of short texts, in every run and in exhaustive ones.
+QUICK, MANY = 400, 20_000
+
+
+@pytest.fixture(scope="module")
+def examiner() -> Iterator[Examiner]:
+    with Examiner(seed=0) as found:
+        yield found
+
+
+@pytest.mark.parametrize("count", [QUICK, pytest.param(MANY, marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize("name", ENTRIES)
+def test_spoiled_input(examiner: Examiner, name: str, count: int) -> None:
+    found = examiner.report(name, range(max(20, count // ENTRIES[name].cost)))
+    assert not found.bugs, "\n".join(f"--entry {bug.entry!r} --show {bug.number}: {bug.reason}" for bug in found.bugs)
+    assert len(found.counts) > 1 or name in ("cache entry", "command line"), (
+        found.counts
+    )  # these refuse without an error
+    assert found.peak < 1 << 30
+
+
+class _Crashing(Entry):
+    name = "crashing"
+
+    def draw(self, rng: random.Random) -> int:
+        return rng.randrange(3)
+
+    def run(self, value: int) -> None:
+        if value == 0:
+            raise KeyError("foreign")
+        if value == 1:
+            raise gi.parse("x")  # a ParseError
+        while True:
+            pass
+
+
+def test_foreign_errors_and_hangs_are_bugs(monkeypatch: pytest.MonkeyPatch) -> None:
+    import signal
+
+    monkeypatch.setattr(bad_input, "ALARM", 0.05)
+    before = signal.signal(signal.SIGALRM, bad_input._alarm)
+    try:
+        ends = {examine(_Crashing(), 0, number) for number in range(20)}
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert {status for status, _ in ends} == {"bug", "ParseError"}
+    reasons = sorted(reason for status, reason in ends if status == "bug")
+    assert len(reasons) == 2 and "KeyError in" in reasons[0] and "no end after" in reasons[1]
+
+
+def _texts(folder: str, start: str, **explicit: str) -> Lark:
+    return Lark((ROOT / folder / "grammar.lark").read_text(encoding="utf-8"), start=start, parser="lalr")
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+@given(from_lark(_texts("tensorir", "functions")))
+def test_any_text_of_the_loop_grammar(text: str) -> None:
+    try:
+        ti.parser.parse_all(text)
+    except REFUSED:
+        return
+
+
+def test_every_entry_is_drawn_alike_again() -> None:
+    assert entries.ENTRIES
+    texts = ENTRIES["loop text"]()
+    again = [texts.draw(bad_input.generator(texts.name, 3, number)) for number in range(20)]
+    assert again == [texts.draw(bad_input.generator(texts.name, 3, number)) for number in range(20)]
+    assert len(set(again)) > 15
