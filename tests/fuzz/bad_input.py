@@ -1,6 +1,6 @@
 """Hand in bad input by the hundred thousand: each must be accepted, or refused by a ``TilewrightError``.
 
-    python -m tests.fuzz.bad_input --count 200000 --seed 7        so many for a text parser, fewer where it takes longer
+    python -m tests.fuzz.bad_input --count 200000 --seed 7        so many where one takes microseconds, fewer elsewhere
     python -m tests.fuzz.bad_input --entry "graph text" --show 1234     one input, with its traceback
 
 Inputs are known by entry point, seed and number. They are handed in within a child process, with little memory and an
@@ -184,7 +184,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--entry", action="append", choices=list(ENTRIES), help="default: all")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--first", type=int, default=0)
-    parser.add_argument("--count", type=int, default=10000, help="inputs of a text parser; slower ones get fewer")
+    parser.add_argument("--count", type=int, default=10000, help="inputs of a cheap entry point; slower ones get fewer")
     parser.add_argument("--show", type=int, metavar="NUMBER")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--place", help=argparse.SUPPRESS)

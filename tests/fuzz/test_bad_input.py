@@ -4,6 +4,7 @@ hang, no memory beyond bounds."""
 from __future__ import annotations
 
 import random
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -11,12 +12,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis.extra.lark import from_lark
 from lark import Lark
 
-from tests.fuzz import bad_input, entries
+from tests.fuzz import bad_input
 from tests.fuzz.bad_input import Examiner, examine
 from tests.fuzz.entries import ENTRIES, REFUSED, Entry
 from tests.onnx.process import ROOT
-from tilewright import graphir as gi
 from tilewright import tensorir as ti
+from tilewright.tensorir.errors import ParseError
 
 #: Inputs of an entry point as cheap as a parser of short texts, in every run and in exhaustive ones.
 QUICK, MANY = 400, 20_000
@@ -33,9 +34,8 @@ def examiner() -> Iterator[Examiner]:
 def test_spoiled_input(examiner: Examiner, name: str, count: int) -> None:
     found = examiner.report(name, range(max(20, count // ENTRIES[name].cost)))
     assert not found.bugs, "\n".join(f"--entry {bug.entry!r} --show {bug.number}: {bug.reason}" for bug in found.bugs)
-    assert len(found.counts) > 1 or name in ("cache entry", "command line"), (
-        found.counts
-    )  # these refuse without an error
+    if name not in ("cache entry", "command line"):  # a bad entry is no error, and a command ends with an exit code
+        assert found.counts.keys() - {"accepted"}
     assert found.peak < 1 << 30
 
 
@@ -49,14 +49,12 @@ class _Crashing(Entry):
         if value == 0:
             raise KeyError("foreign")
         if value == 1:
-            raise gi.parse("x")  # a ParseError
+            raise ParseError("of the family")
         while True:
             pass
 
 
 def test_foreign_errors_and_hangs_are_bugs(monkeypatch: pytest.MonkeyPatch) -> None:
-    import signal
-
     monkeypatch.setattr(bad_input, "ALARM", 0.05)
     before = signal.signal(signal.SIGALRM, bad_input._alarm)
     try:
@@ -68,12 +66,12 @@ def test_foreign_errors_and_hangs_are_bugs(monkeypatch: pytest.MonkeyPatch) -> N
     assert len(reasons) == 2 and "KeyError in" in reasons[0] and "no end after" in reasons[1]
 
 
-def _texts(folder: str, start: str, **explicit: str) -> Lark:
-    return Lark((ROOT / folder / "grammar.lark").read_text(encoding="utf-8"), start=start, parser="lalr")
+_GRAMMAR = Lark((ROOT / "tensorir" / "grammar.lark").read_text(encoding="utf-8"), start="functions", parser="lalr")
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
-@given(from_lark(_texts("tensorir", "functions")))
+@pytest.mark.exhaustive
+@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@given(from_lark(_GRAMMAR))
 def test_any_text_of_the_loop_grammar(text: str) -> None:
     try:
         ti.parser.parse_all(text)
@@ -81,8 +79,7 @@ def test_any_text_of_the_loop_grammar(text: str) -> None:
         return
 
 
-def test_every_entry_is_drawn_alike_again() -> None:
-    assert entries.ENTRIES
+def test_an_input_is_drawn_again_by_its_number() -> None:
     texts = ENTRIES["loop text"]()
     again = [texts.draw(bad_input.generator(texts.name, 3, number)) for number in range(20)]
     assert again == [texts.draw(bad_input.generator(texts.name, 3, number)) for number in range(20)]
