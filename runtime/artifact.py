@@ -17,12 +17,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from tilewright.codegen.llvm.team import RUNTIME_INTERFACE
 from tilewright.graphir.dims import Dim
 from tilewright.graphir.module import IRModule
 from tilewright.graphir.types import TensorType, TupleType, Type
 from tilewright.runtime.built_model import BuiltModel, CompiledFunction
-from tilewright.runtime.packed_file import Array, DamagedFileError, pack, replacing, unpack
+from tilewright.runtime.packed_file import Array, DamagedFileError, described_size, pack, replacing, unpack
 from tilewright.runtime.signature import Argument, Signature
 from tilewright.runtime.steps import Claim, Place, Wiring
 from tilewright.runtime.stored_function import (
@@ -48,6 +50,9 @@ from tilewright.tensorir.target import Target
 FORMAT = 1
 _START = b"tilewright artifact "
 _MAGIC = _START + b"%d\n" % FORMAT
+
+#: Files of more bytes are checked before memory is taken for them.
+_LARGE = 1 << 26
 
 
 def save(built: BuiltModel, path: str | os.PathLike[str], graph: bool) -> None:
@@ -263,7 +268,18 @@ class Artifact:
 def _content(path: Path) -> Array:
     """Read all bytes of a file into memory aligned to a cache line, as the kernels expect of constants."""
     with open(path, "rb") as file:
-        content = aligned_bytes(os.fstat(file.fileno()).st_size)
+        size = os.fstat(file.fileno()).st_size
+        if size > _LARGE:  # it may have no such content: no memory is taken before that is known
+            _check_start(path, np.frombuffer(file.read(len(_START) + 20), np.uint8))
+            file.seek(0)
+            try:
+                expected = described_size(file, _MAGIC)
+            except DamagedFileError as error:
+                raise ArtifactError(f"{path} is damaged: {error}") from None
+            if size != expected:
+                raise ArtifactError(f"{path} is damaged: expected {expected} bytes, found {size}")
+            file.seek(0)
+        content = aligned_bytes(size)
         filled = file.readinto(content.data)
     content = content[:filled]
     content.flags.writeable = False
