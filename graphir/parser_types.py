@@ -49,8 +49,8 @@ class TypeParser(TextReader):
         if text.isdecimal():
             return self.make(token, int, text)
         if _SYMBOL.fullmatch(text):
-            return symbol(text)
-        names = {name: symbol(name) for name in _SYMBOL.findall(text) if name not in ("min", "max")}
+            return self.make(token, symbol, text)
+        names = {name: self.make(token, symbol, name) for name in _SYMBOL.findall(text) if name not in ("min", "max")}
         try:
             return as_dim(parse_expr(text, names))
         except (TypeError, ValueError) as error:

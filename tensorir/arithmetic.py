@@ -397,11 +397,16 @@ def as_expr(value: Any, dtype: Any = None) -> Expr:
 
     Raises:
         TypeError: it is neither a number nor an expression.
+        ValueError: it is an int64 that has more bits.
     """
     if isinstance(value, Expr):
         return value
     if type(value) is int:
-        return const(value, dtype if dtype is not None else INT64)
+        if dtype is None or dtype is INT64:
+            if not -_SHORT <= value <= _SHORT and wrap_integer(value, INT64) != value:
+                raise ArgumentValueError(f"expected an integer of 64 bits with sign, found {value:#x}")
+            dtype = INT64
+        return const(value, dtype)
     if hasattr(value, "as_tensorir_expr"):  # iteration variables, scalar views of tensors
         converted: Expr = value.as_tensorir_expr()
         return converted

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 from tilewright.tensorir.errors import BudgetError, NestingError
 from tilewright.tensorir.expr import BinaryOp, Compare
 from tilewright.tensorir.node import Node
-from tilewright.tensorir.stmt import Allocate, LetStmt
+from tilewright.tensorir.stmt import Allocate, LetStmt, SeqStmt
 
 #: The most levels of a program. The frames of a compiled visitor take about a kilobyte for each, of at least 8 MiB;
 #: Python's own limit is reached before that.
@@ -53,10 +53,13 @@ def extent(root: Node, chains: bool = False) -> tuple[int, int]:
 
 
 def _next_of_chain(node: Node) -> Node | None:
+    """Return the part of a node that is on its own level; None if all are one deeper."""
     if isinstance(node, (BinaryOp, Compare)):
         return node.a if isinstance(node.a, (BinaryOp, Compare)) else None
     if isinstance(node, (LetStmt, Allocate)):
-        return node.body if isinstance(node.body, (LetStmt, Allocate)) else None
+        return node.body
+    if isinstance(node, SeqStmt) and node.stmts and isinstance(node.stmts[-1], (LetStmt, Allocate)):
+        return node.stmts[-1]  # in the same braces
     return None
 
 

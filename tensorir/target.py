@@ -134,6 +134,8 @@ class Target:
                 raise ArgumentTypeError(
                     f"{name}: expected a name of LLVM's, found {type(given).__name__}: {given!r:.80}"
                 )
+            if given is not None and (not given or given != given.strip()):
+                raise TargetError(f"{name}: expected a name of LLVM's, found {given!r:.80}")
         if isinstance(kind, Target):
             mcpu, mtriple = mcpu or kind.mcpu, mtriple or kind.mtriple
             num_threads, kind = num_threads or kind.num_threads, kind.kind

@@ -44,7 +44,7 @@ DEEP = {
     "calls": lambda: expression(lambda _, x: ti.call("exp", x)),
     "sums to the right": lambda: expression(lambda _, x: A[1] + x),
     "negations": lambda: expression(lambda _, x: ti.UnaryOp("neg", x)),
-    "selections": lambda: expression(lambda _, x: ti.Select(FIRST < A[1], x, FIRST)),
+    "selections": lambda: expression(lambda _, x: ti.Select(A[1] > FIRST, x, FIRST)),
     "loops": lambda: function(repeated(lambda n, s: ti.For(ti.Var(f"i{n}"), 0, 1, "serial", s), STORE)),
     "branches": lambda: function(repeated(lambda _, s: ti.IfThenElse(FIRST < 2.0, s), STORE)),
     "sequences": lambda: function(repeated(lambda _, s: ti.SeqStmt((s, STORE)), STORE)),
