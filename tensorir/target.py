@@ -153,9 +153,8 @@ class Target:
                     f"num_threads must be an integer, found {type(num_threads).__name__}: {num_threads!r:.80}"
                 )
             if not 1 <= num_threads <= MOST_THREADS:
-                raise TargetError(
-                    f"num_threads must be at least 1 and at most {MOST_THREADS}, found {_shown(num_threads)}"
-                )
+                limit = "least 1" if num_threads < 1 else f"most {MOST_THREADS}"
+                raise TargetError(f"num_threads must be at {limit}, found {_shown(num_threads)}")
             num_threads = int(num_threads)
         host, host_features = _host_cpu()
         self.kind: str = kind
