@@ -13,7 +13,7 @@ from tilewright.graphir.dims import Dim
 from tilewright.graphir.op import get_operator
 from tilewright.graphir.types import TensorType, TupleType, Type
 from tilewright.tensorir.dtype import DataType
-from tilewright.tensorir.errors import TypeInferenceError
+from tilewright.tensorir.errors import ArgumentTypeError, TypeInferenceError
 
 
 def call_operator(name: str, *args: Any, **attrs: Any) -> Expr:
@@ -274,12 +274,14 @@ class Expr:
         return call_operator("not_equal", self, other)
 
     def __bool__(self) -> bool:
-        raise TypeError("the value of a graph expression is not known while the graph is built; use gi.where or gi.If")
+        raise ArgumentTypeError(
+            "the value of a graph expression is not known while the graph is built; use gi.where or gi.If"
+        )
 
     def __iter__(self) -> Any:
         # Not a generator, which would raise at its first item only.
         if not isinstance(self.type, TupleType):
-            raise TypeError("a tensor of a graph cannot be iterated over; index it, or use gi.split")
+            raise ArgumentTypeError("a tensor of a graph cannot be iterated over; index it, or use gi.split")
         return iter([self[number] for number in range(len(self.type.fields))])
 
     def __getitem__(self, key: Any) -> Expr:
@@ -298,7 +300,7 @@ class Expr:
         return call_function(function, args, kwargs)
 
     def __array__(self, *_: Any, **__: Any) -> Any:
-        raise TypeError("a graph expression has no value yet; build and call the model to get arrays")
+        raise ArgumentTypeError("a graph expression has no value yet; build and call the model to get arrays")
 
 
 def new_fields(target: Expr, **fields: Any) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tilewright.tensorir.arith import Analyzer
-from tilewright.tensorir.errors import ShapeError
+from tilewright.tensorir.errors import ArgumentTypeError, ArgumentValueError, ShapeError
 from tilewright.tensorir.expr import BinaryOp, Expr, IntImm, Var, const
 from tilewright.tensorir.functor import free_vars, substitute
 
@@ -29,7 +29,7 @@ def symbol(name: str) -> Var:
     found = _symbols.get(name)
     if found is None:
         if not name.isidentifier():
-            raise ValueError(f"a symbolic dimension is named by an identifier, not {name!r}")
+            raise ArgumentValueError(f"a symbolic dimension is named by an identifier, not {name!r}")
         found = _symbols.setdefault(name, Var(name))
     return found
 
@@ -51,12 +51,14 @@ def as_dim(value: Any) -> Dim:
         return as_dim(value.value)
     if isinstance(value, Expr):
         if not value.dtype.is_integer:
-            raise TypeError(f"a dimension is an integer expression, found {value.dtype!s}: {value!s}")
+            raise ArgumentTypeError(f"a dimension is an integer expression, found {value.dtype!s}: {value!s}")
         return value if isinstance(value, Var) else simplify(value)
     try:
         return as_dim(int(operator.index(value)))
     except TypeError:
-        raise TypeError(f"a dimension is an integer, a name or an integer expression, found {value!r}") from None
+        raise ArgumentTypeError(
+            f"a dimension is an integer, a name or an integer expression, found {value!r}"
+        ) from None
 
 
 def as_amount(value: Any) -> Dim:

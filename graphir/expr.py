@@ -24,7 +24,7 @@ from tilewright.graphir.node import applied, attributes, child, children, defini
 from tilewright.graphir.op import NoAttrs, Operator, get_operator, set_call_maker
 from tilewright.graphir.types import FuncType, TensorType, TupleType, Type
 from tilewright.tensorir.dtype import DataType, as_dtype
-from tilewright.tensorir.errors import TypeInferenceError
+from tilewright.tensorir.errors import ArgumentTypeError, ArgumentValueError, TypeInferenceError
 from tilewright.tensorir.notebook import html_text
 
 _EMPTY: Mapping[str, Any] = MappingProxyType({})
@@ -40,8 +40,10 @@ class Var(FrozenExpr):
     span: str | None = note(default=None)
 
     def __post_init__(self) -> None:
+        if not isinstance(self.name, str):
+            raise ArgumentTypeError(f"a variable's name is a string, found {self.name!r:.80}")
         if self.type is not None and not isinstance(self.type, Type):
-            raise TypeError(f"variable {self.name}: expected a type, found {self.type!r}")
+            raise ArgumentTypeError(f"variable {self.name}: expected a type, found {self.type!r}")
 
     def __call__(self, *args: Any) -> Call:
         """Call the function that the variable stands for; numbers and arrays become constants."""
@@ -97,12 +99,14 @@ class Call(FrozenExpr):
         args = tuple(args)
         for number, arg in enumerate(args):
             if not isinstance(arg, Expr):
-                raise TypeError(f"argument {number} of a call is no graph expression: {arg!r}; wrap values in gi.const")
+                raise ArgumentTypeError(
+                    f"argument {number} of a call is no graph expression: {arg!r}; wrap values in gi.const"
+                )
         if isinstance(op, Operator):
             if attrs is None or isinstance(attrs, Mapping):
                 attrs = op.make_attrs(attrs or {})
             elif not isinstance(attrs, op.Attrs):
-                raise TypeError(f"{op.name}: expected attributes {op.Attrs.__name__}, found {attrs!r}")
+                raise ArgumentTypeError(f"{op.name}: expected attributes {op.Attrs.__name__}, found {attrs!r}")
             if type is None:
                 type = infer_call_type(op, args, attrs, span)
         else:
@@ -261,11 +265,11 @@ class Function(FrozenExpr):
             body = Tuple(body)
         for param in params:
             if not isinstance(param, Var):
-                raise TypeError(f"a function's parameter is a variable, found {param!r}")
+                raise ArgumentTypeError(f"a function's parameter is a variable, found {param!r}")
         if len(set(params)) != len(params):
-            raise ValueError("a function's parameters must be different variables")
+            raise ArgumentValueError("a function's parameters must be different variables")
         if not isinstance(body, Expr):
-            raise TypeError(f"a function's body is a graph expression, found {type(body).__name__}")
+            raise ArgumentTypeError(f"a function's body is a graph expression, found {type(body).__name__}")
         if ret_type is not None and body.type is not None and ret_type != body.type:
             raise TypeInferenceError(f"function: result: expected {ret_type}, found {body.type}")
         result = body.type if body.type is not None else ret_type
@@ -310,9 +314,9 @@ def var(name: str, type: Type | None = None, *, shape: Iterable[Any] | None = No
     Strings in ``shape`` name symbolic dimensions.
     """
     if type is not None and not isinstance(type, Type):
-        raise TypeError(f"variable {name}: expected a type, found {type!r}; give a shape as shape=...")
+        raise ArgumentTypeError(f"variable {name}: expected a type, found {type!r}; give a shape as shape=...")
     if type is not None and shape is not None:
-        raise TypeError(f"variable {name}: give a type or a shape, not both")
+        raise ArgumentTypeError(f"variable {name}: give a type or a shape, not both")
     return Var(name, TensorType(shape, dtype) if shape is not None else type)
 
 
@@ -328,16 +332,19 @@ def const(value: Any, dtype: Any = None) -> Constant:
     if isinstance(value, Constant):
         value = value.data
     wanted = None if dtype is None else as_dtype(dtype).numpy
-    if isinstance(value, (bool, int, float)) and wanted is None:
-        wanted = np.dtype(bool if isinstance(value, bool) else np.int64 if isinstance(value, int) else np.float32)
-    elif not hasattr(value, "dtype") and wanted is None:
-        array = np.asarray(value)
-        wanted = np.dtype(np.float32) if array.dtype == np.float64 else array.dtype
-    array = np.asarray(value) if wanted is None else np.asarray(value).astype(wanted, copy=False)
+    try:
+        if isinstance(value, (bool, int, float)) and wanted is None:
+            wanted = np.dtype(bool if isinstance(value, bool) else np.int64 if isinstance(value, int) else np.float32)
+        elif not hasattr(value, "dtype") and wanted is None:
+            array = np.asarray(value)
+            wanted = np.dtype(np.float32) if array.dtype == np.float64 else array.dtype
+        array = np.asarray(value) if wanted is None else np.asarray(value).astype(wanted, copy=False)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ArgumentTypeError(f"a constant is an array of numbers, found {value!r:.80}: {error}") from None
     try:
         as_dtype(array.dtype)
     except ValueError as error:
-        raise TypeError(f"a constant holds numbers, found an array of {array.dtype}: {error}") from None
+        raise ArgumentTypeError(f"a constant holds numbers, found an array of {array.dtype}: {error}") from None
     return Constant(array)
 
 

@@ -12,6 +12,7 @@ from tilewright.graphir.expr import Expr, TupleGetItem, const
 from tilewright.graphir.ops.calls import expand_dims, squeeze, take
 from tilewright.graphir.ops.calls import slice as slice_of
 from tilewright.graphir.types import TupleType
+from tilewright.tensorir.errors import ArgumentIndexError, ArgumentTypeError
 from tilewright.tensorir.expr import Expr as ScalarExpr
 
 
@@ -28,7 +29,7 @@ def index(value: Expr, key: Any) -> Expr:
     arrays = [item for item in items if isinstance(item, (Expr, np.ndarray, list))]
     integers = [item for item in items if _is_integer(item)]
     if len(arrays) > 1 or (arrays and integers):
-        raise TypeError("indexing with an array goes with slices only; index in two steps, or use gi.take")
+        raise ArgumentTypeError("indexing with an array goes with slices only; index in two steps, or use gi.take")
     result, dropped = _slice(value, [item for item in items if item is not None])
     axis = 0
     added: list[int] = []
@@ -58,9 +59,9 @@ def _field(value: Expr, key: Any, count: int) -> Expr:
     try:
         number = operator.index(key)
     except TypeError:
-        raise TypeError(f"a tuple of {count} values is indexed by an integer, found {key!r}") from None
+        raise ArgumentTypeError(f"a tuple of {count} values is indexed by an integer, found {key!r}") from None
     if not -count <= number < count:
-        raise IndexError(f"index {number} is out of bounds of a tuple of {count} values")
+        raise ArgumentIndexError(f"index {number} is out of bounds of a tuple of {count} values")
     return TupleGetItem(value, number % count)
 
 
@@ -75,14 +76,16 @@ def _expanded(items: tuple[Any, ...], ndim: int) -> list[Any]:
         if item is None or item is Ellipsis:
             continue
         if not (_is_integer(item) or isinstance(item, (slice, Expr, np.ndarray, list))):
-            raise TypeError(f"expected an integer, a slice, None, ... or an integer tensor as index, found {item!r}")
+            raise ArgumentTypeError(
+                f"expected an integer, a slice, None, ... or an integer tensor as index, found {item!r}"
+            )
         used += 1
     if used > ndim:
-        raise IndexError(f"too many indices: the tensor has {ndim} dimensions, found {used} indices")
+        raise ArgumentIndexError(f"too many indices: the tensor has {ndim} dimensions, found {used} indices")
     whole = [slice(None)] * (ndim - used)
     places = [number for number, item in enumerate(items) if item is Ellipsis]
     if len(places) > 1:
-        raise IndexError("an index can have one ellipsis (...) only")
+        raise ArgumentIndexError("an index can have one ellipsis (...) only")
     at = places[0] if places else len(items)
     return [*items[:at], *whole, *items[at + 1 :]]
 
@@ -90,7 +93,7 @@ def _expanded(items: tuple[Any, ...], ndim: int) -> list[Any]:
 def _index_array(item: Any) -> Expr:
     array = item if isinstance(item, Expr) else np.asarray(item)
     if str(array.dtype) == "bool":
-        raise TypeError("a bool mask selects a number of elements that is not known; use gi.where")
+        raise ArgumentTypeError("a bool mask selects a number of elements that is not known; use gi.where")
     if isinstance(array, Expr):
         return array
     return const(array.astype(np.int64) if array.size == 0 else array)
@@ -111,7 +114,7 @@ def _slice(value: Expr, items: list[Any]) -> tuple[Expr, set[int]]:
             if not isinstance(extent, int):
                 continue
             if not -extent <= number < extent:
-                raise IndexError(f"index {number} is out of bounds of axis {axis} with extent {extent}")
+                raise ArgumentIndexError(f"index {number} is out of bounds of axis {axis} with extent {extent}")
             dropped.add(axis)
             bounds = (number % extent, number % extent + 1, 1)
         elif isinstance(item, slice) and item != slice(None):
@@ -120,7 +123,9 @@ def _slice(value: Expr, items: list[Any]) -> tuple[Expr, set[int]]:
             continue
         for bound in bounds[:2]:
             if bound is not None and not isinstance(bound, (int, np.integer, ScalarExpr)):
-                raise TypeError(f"expected integers or symbolic dimensions as bounds of a slice, found {bound!r}")
+                raise ArgumentTypeError(
+                    f"expected integers or symbolic dimensions as bounds of a slice, found {bound!r}"
+                )
         axes.append(axis)
         begin.append(bounds[0])
         end.append(bounds[1])

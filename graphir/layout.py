@@ -14,6 +14,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from tilewright.graphir.dims import Dim, simplify
+from tilewright.tensorir.errors import ArgumentValueError
 from tilewright.tensorir.expr import Expr, as_expr, binary
 
 
@@ -103,12 +104,14 @@ def parse_layout(name: str) -> Layout:
         ValueError: it is no layout: an axis occurs twice, or a block has no size or no axis before it.
     """
     if not isinstance(name, str) or not re.fullmatch(r"(?:[A-Z]|[1-9]\d*[a-z])+", name):
-        raise ValueError(f"{name!r} is no layout; expected capital letters and blocks such as 16c, as in NCHW16c")
+        raise ArgumentValueError(
+            f"{name!r} is no layout; expected capital letters and blocks such as 16c, as in NCHW16c"
+        )
     axes: list[tuple[str, int]] = []
     for size, block, axis in re.findall(r"(\d+)([a-z])|([A-Z])", name):
         if axis and (axis, 0) in axes:
-            raise ValueError(f"layout {name}: axis {axis} appears twice")
+            raise ArgumentValueError(f"layout {name}: axis {axis} appears twice")
         if block and (block.upper(), 0) not in axes:
-            raise ValueError(f"layout {name}: the block {size}{block} has no axis {block.upper()} before it")
+            raise ArgumentValueError(f"layout {name}: the block {size}{block} has no axis {block.upper()} before it")
         axes.append((axis, 0) if axis else (block.upper(), int(size)))
     return Layout(name, tuple(axes))

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from tilewright.graphir.expr import Expr, Function, GlobalVar
 from tilewright.graphir.visitor import free_vars
-from tilewright.tensorir.errors import TilewrightError
+from tilewright.tensorir.errors import ArgumentTypeError, ArgumentValueError, TilewrightError
 from tilewright.tensorir.notebook import html_text
 from tilewright.tensorir.stmt import PrimFunc
 
@@ -40,19 +40,19 @@ class IRModule:
         self._names: dict[str, GlobalVar] = {}
         for key, function in (functions or {}).items():
             if (key.name if isinstance(key, GlobalVar) else key) in self._names:
-                raise ValueError(f"the module has two functions named {key}")
+                raise ArgumentValueError(f"the module has two functions named {key}")
             self._set(key, function)
 
     def _set(self, key: GlobalVar | str, function: AnyFunction) -> None:
         if not isinstance(function, (Function, PrimFunc)):
-            raise TypeError(f"function {key}: expected a Function or PrimFunc, found {type(function).__name__}")
+            raise ArgumentTypeError(f"function {key}: expected a Function or PrimFunc, found {type(function).__name__}")
         if isinstance(key, str):
             known = self._names.get(key)
             if isinstance(function, Function) and known is not None and known.type != function.type:
                 known = GlobalVar(key, function.type)
             key = GlobalVar(key) if known is None else known
         elif not isinstance(key, GlobalVar):
-            raise TypeError(f"a function's key is a GlobalVar or a name, found {key!r}")
+            raise ArgumentTypeError(f"a function's key is a GlobalVar or a name, found {key!r}")
         old = self._names.get(key.name)
         if old is not None and old is not key:  # in the same place
             self._functions = {key if known is old else known: func for known, func in self._functions.items()}
@@ -72,7 +72,9 @@ class IRModule:
             names = [param.name for param in params]
             if len(set(names)) < len(names):
                 twice = next(name for name in names if names.count(name) > 1)
-                raise ValueError(f"from_expr: the expression has two free variables named {twice}; make a gi.Function")
+                raise ArgumentValueError(
+                    f"from_expr: the expression has two free variables named {twice}; make a gi.Function"
+                )
             function = Function(params, expr)
         return cls({GlobalVar("main", function.type): function})
 

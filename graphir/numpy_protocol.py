@@ -14,6 +14,7 @@ import numpy as np
 
 from tilewright.graphir.expr import Expr, const
 from tilewright.graphir.op import get_operator
+from tilewright.tensorir.errors import ArgumentTypeError
 
 UFUNCS: dict[str, str] = {
     "absolute": "abs",
@@ -106,7 +107,7 @@ def _reduction(name: str) -> Callable[..., Expr]:
 def _moment(name: str) -> Callable[..., Expr]:
     def function(a: Any, axis: Any = None, ddof: int = 0, keepdims: bool = False) -> Expr:
         if ddof not in (0, 1):
-            raise TypeError(f"expected ddof 0 or 1, found {ddof}")
+            raise ArgumentTypeError(f"expected ddof 0 or 1, found {ddof}")
         return _call(name, a, axis=axis, keepdims=keepdims, unbiased=bool(ddof))
 
     return function
@@ -206,7 +207,7 @@ def _dot(a: Any, b: Any) -> Expr:
     if left.ndim == 0 or right.ndim == 0:
         return _call("multiply", left, right)
     if right.ndim > 2:
-        raise TypeError("np.dot of a graph expression takes at most 2 dimensions on the right; use np.matmul")
+        raise ArgumentTypeError("np.dot of a graph expression takes at most 2 dimensions on the right; use np.matmul")
     return _call("matmul", left, right)
 
 
@@ -229,7 +230,7 @@ def _ravel(a: Any) -> Expr:
 
 def _round(a: Any, decimals: int = 0) -> Expr:
     if decimals:
-        raise TypeError(f"np.round of a graph expression rounds to integers, found decimals={decimals}")
+        raise ArgumentTypeError(f"np.round of a graph expression rounds to integers, found decimals={decimals}")
     return _call("round", a)
 
 
@@ -300,13 +301,13 @@ def call_ufunc(ufunc: np.ufunc, method: str, inputs: Sequence[Any], kwargs: Mapp
     name = ufunc.__name__
     table = {"__call__": UFUNCS, "reduce": REDUCTIONS}.get(method)
     if table is None:
-        raise TypeError(f"np.{name}.{method} does not work on graph expressions")
+        raise ArgumentTypeError(f"np.{name}.{method} does not work on graph expressions")
     if name not in table:
         raise _unsupported(name if method == "__call__" else f"{name}.{method}", table)
     kwargs = {key: value for key, value in kwargs.items() if value is not np._NoValue}
     allowed = {"axis": kwargs.pop("axis", 0), "keepdims": kwargs.pop("keepdims", False)} if method == "reduce" else {}
     if kwargs:
-        raise TypeError(f"np.{name} of a graph expression takes no argument {', '.join(kwargs)}")
+        raise ArgumentTypeError(f"np.{name} of a graph expression takes no argument {', '.join(kwargs)}")
     return _call(table[name], *inputs, **allowed)
 
 

@@ -16,7 +16,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from tilewright.graphir.traits import Traits
 from tilewright.graphir.types import TensorType, Type
-from tilewright.tensorir.errors import TypeInferenceError, UnsupportedOperatorError
+from tilewright.tensorir.errors import (
+    ArgumentTypeError,
+    ArgumentValueError,
+    TypeInferenceError,
+    UnsupportedOperatorError,
+)
 from tilewright.tensorir.lazy import Registry
 
 if TYPE_CHECKING:
@@ -219,17 +224,21 @@ def register_operator(cls: type[O]) -> O:
         ValueError: the class states no name, one that is taken, or an unknown fusion kind.
     """
     if not (isinstance(cls, type) and issubclass(cls, Operator)):
-        raise TypeError(f"register_operator decorates a subclass of Operator; found {cls!r}")
+        raise ArgumentTypeError(f"register_operator decorates a subclass of Operator; found {cls!r}")
     if not cls.name:
-        raise ValueError(f"operator class {cls.__name__} states no name")
+        raise ArgumentValueError(f"operator class {cls.__name__} states no name")
     module = cls.__module__
     known = OPERATORS.registered(cls.name, module) or ALIASES.registered(cls.name, module)
     if known is not None and not _is_same_definition(cls, type(known)):
-        raise ValueError(f"operator {cls.name!r} is already registered")
+        raise ArgumentValueError(f"operator {cls.name!r} is already registered")
     if cls.kind not in FUSION_KINDS:
-        raise ValueError(f"operator {cls.name}: unknown fusion kind {cls.kind!r}; one of {', '.join(FUSION_KINDS)}")
+        raise ArgumentValueError(
+            f"operator {cls.name}: unknown fusion kind {cls.kind!r}; one of {', '.join(FUSION_KINDS)}"
+        )
     if not (dataclasses.is_dataclass(cls.Attrs) and cls.Attrs.__dataclass_params__.frozen):  # type: ignore[attr-defined]
-        raise TypeError(f"operator {cls.name}: Attrs: expected a dataclass with frozen=True, found {cls.Attrs!r}")
+        raise ArgumentTypeError(
+            f"operator {cls.name}: Attrs: expected a dataclass with frozen=True, found {cls.Attrs!r}"
+        )
     instance = cls()
     OPERATORS[cls.name] = instance
     return instance
@@ -250,7 +259,7 @@ def register_alias(name: str, operator: Operator) -> None:
         ValueError: the name is taken.
     """
     if name in OPERATORS or name in ALIASES:
-        raise ValueError(f"operator {name!r} is already registered")
+        raise ArgumentValueError(f"operator {name!r} is already registered")
     ALIASES[name] = operator
 
 

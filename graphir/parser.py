@@ -8,7 +8,6 @@ the line with the place underlined. The time is linear in the length of the text
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 import re
 from collections.abc import Mapping
@@ -19,10 +18,10 @@ import numpy as np
 from tilewright.graphir.expr import Constant, GlobalVar, Var
 from tilewright.graphir.module import AnyFunction, IRModule
 from tilewright.graphir.parser_expressions import ExpressionParser
-from tilewright.graphir.parser_text import unquote
 from tilewright.graphir.spelling import digest
 from tilewright.graphir.types import FuncType, TensorType, Type
-from tilewright.tensorir.errors import ParseError
+from tilewright.tensorir.errors import ArgumentTypeError, ParseError
+from tilewright.tensorir.nesting import bounded
 from tilewright.tensorir.parser import parse as parse_loop_level
 from tilewright.tensorir.parser import primfunc_end
 
@@ -40,11 +39,15 @@ def parse(text: str, constants: Mapping[str, np.ndarray[Any, Any]] | None = None
         ParseError: the text is no module, uses an undefined name, or needs an array that ``constants`` lacks.
         UnsupportedOperatorError: an operator is unknown; the message suggests the closest names.
         TypeInferenceError: an expression has no type, or another one than the text states.
+        NestingError: the text is nested too deeply.
     """
+    if not isinstance(text, str):
+        raise ArgumentTypeError(f"expected the text of a module, found {type(text).__name__}")
     functions: dict[str, AnyFunction] = {}
-    source = _cut_loop_level(text, functions)
-    builder = ModuleParser(source, constants or {})
-    return builder.module(builder.read(), functions)
+    with bounded("reading the text"):
+        source = _cut_loop_level(text, functions)
+        builder = ModuleParser(source, constants or {})
+        return builder.module(builder.read(), functions)
 
 
 def _cut_loop_level(text: str, functions: dict[str, AnyFunction]) -> str:
@@ -82,7 +85,7 @@ class ModuleParser(ExpressionParser):
                 self.data_of_constant(item)
         heads: list[tuple[str, list[Var], Type | None]] = []
         for item in definitions:
-            name = unquote(item.children[0][1:])
+            name = self.name_of(item.children[0])
             if name in functions or any(name == other for other in self.globals):
                 raise self.error(item.children[0], f"the module has two functions named @{name}")
             params = [self.param(param) for param in item.children[1].children if param is not None]
@@ -104,7 +107,7 @@ class ModuleParser(ExpressionParser):
         described = self.type(found)
         if not isinstance(described, TensorType) or not all(isinstance(dim, int) for dim in described.shape):
             raise self.error(found, f"expected the type of a tensor of static shape, found {described}")
-        text = json.loads(str(token))
+        text = self.make(token, json.loads, str(token))
         if how.type == "DIGEST":
             array = self.arrays.get(text)
             if array is None:
@@ -119,6 +122,6 @@ class ModuleParser(ExpressionParser):
                 data = base64.b64decode(text, validate=True)
                 shape = tuple(int(dim) for dim in described.shape)  # type: ignore[arg-type]  # static, see above
                 constant = Constant(np.frombuffer(data, described.dtype.numpy).reshape(shape))
-            except (binascii.Error, ValueError) as error:
+            except ValueError as error:
                 raise self.error(token, f"this is not the data of {described}: {error}") from None
         self.constants[str(name)] = constant

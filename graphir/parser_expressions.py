@@ -10,11 +10,10 @@ import numpy as np
 
 from tilewright.graphir.expr import Call, Constant, Expr, Function, GlobalVar, If, Let, Loop, Tuple, TupleGetItem, Var
 from tilewright.graphir.op import get_operator
-from tilewright.graphir.parser_text import unquote
 from tilewright.graphir.parser_types import TypeParser
 from tilewright.graphir.types import Type
 from tilewright.tensorir.dtype import TENSOR_DTYPES, as_dtype
-from tilewright.tensorir.errors import TypeInferenceError
+from tilewright.tensorir.errors import ArgumentValueError, TypeInferenceError
 
 
 class ExpressionParser(TypeParser):
@@ -36,7 +35,7 @@ class ExpressionParser(TypeParser):
             else:
                 name, declared, value, inferred = statement.children
                 node = self.typed(value, inferred)
-                var = Var(unquote(name[1:]), node.type if declared is None else self.type(declared))
+                var = Var(self.name_of(name), node.type if declared is None else self.type(declared))
                 lets.append((statement, var, node))
                 self.define(name, var)
         result = self.expr(last)
@@ -116,7 +115,7 @@ class ExpressionParser(TypeParser):
 
     def field(self, tree: Any) -> Expr:
         token, index = tree.children
-        made: Expr = self.make(tree, TupleGetItem, self.lookup(token), int(index[1:]))
+        made: Expr = self.make(tree, TupleGetItem, self.lookup(token), self.make(index, int, index[1:]))
         return made
 
     def tuple(self, tree: Any) -> Expr:
@@ -134,7 +133,8 @@ class ExpressionParser(TypeParser):
         return self.function_of(tree, names, params, None if result is None else self.type(result), rest)
 
     def loop(self, tree: Any) -> Expr:
-        _, trip_count, condition, body, *initial, collect = tree.children
+        _, trip_count, condition, *parts_of_body, collect = tree.children
+        body, *initial = parts_of_body or [None]
         if body is None:
             raise self.error(tree, "loop: expected a trip count, a condition or None, and a body")
         asked = None if condition.data == "none" else self.expr(condition)
@@ -148,7 +148,7 @@ class ExpressionParser(TypeParser):
 
     def param(self, tree: Any) -> Var:
         token, found = tree.children
-        return Var(unquote(token[1:]), None if found is None else self.type(found))
+        return Var(self.name_of(token), None if found is None else self.type(found))
 
     def function_of(self, tree: Any, names: Any, params: list[Var], result: Type | None, rest: list[Any]) -> Function:
         attrs, block = rest
@@ -162,7 +162,7 @@ class ExpressionParser(TypeParser):
         return made
 
     def global_var(self, token: Any) -> GlobalVar:
-        name = unquote(token[1:])
+        name = self.name_of(token)
         return self.globals.setdefault(name, GlobalVar(name))
 
 
@@ -187,6 +187,13 @@ def _constant(value: Any, dtype: str) -> Constant:
     flat = np.asarray(value, dtype=object).reshape(-1)
     for item in flat:
         if isinstance(item, bool) != found.is_bool or (isinstance(item, float) and not found.is_float):
-            raise ValueError(f"expected a value of type {dtype}, found {item!r}")
-    wide = np.asarray(value, np.float64) if found.is_float else np.asarray(value, found.numpy)
-    return Constant(wide.astype(found.numpy))
+            raise ArgumentValueError(f"expected a value of type {dtype}, found {item!r}")
+    if not found.is_float:
+        return Constant(np.asarray(value, found.numpy))
+    wide = np.asarray(value, np.float64)
+    with np.errstate(over="ignore"):
+        made = wide.astype(found.numpy)
+    lost = np.isfinite(wide) & ~np.isfinite(made.astype(np.float64))
+    if lost.any():
+        raise ArgumentValueError(f"{wide[lost].flat[0]!r} does not fit into {dtype}")
+    return Constant(made)

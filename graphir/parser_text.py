@@ -6,6 +6,7 @@ import difflib
 import functools
 import json
 import os
+import re
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +35,9 @@ _TERMINALS = {
     "$END": "the end of the text",
 }
 
+#: What is escaped in a name in backquotes, and the quotes that are not, which JSON does not have.
+_ESCAPED = re.compile(r'(\\.)|"')
+
 
 @functools.cache
 def _grammar() -> Lark:
@@ -46,7 +50,7 @@ def _grammar() -> Lark:
 def unquote(token: str) -> str:
     """Return the name that ``token`` stands for, without backquotes."""
     if token.startswith("`"):
-        name: str = json.loads('"' + token[1:-1].replace('"', '\\"') + '"')
+        name: str = json.loads('"' + _ESCAPED.sub(lambda found: found[1] or '\\"', token[1:-1]) + '"')
         return name
     return str(token)
 
@@ -116,10 +120,15 @@ class TextReader:
             return build(*args)
         except (TypeInferenceError, UnsupportedOperatorError) as error:
             raise self.error(tree, str(error), type(error)) from None
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, OverflowError) as error:
             raise self.error(tree, str(error)) from None
 
     # Names.
+
+    def name_of(self, token: Any) -> str:
+        """Return the name that a token such as ``%x`` or ``@main`` stands for."""
+        name: str = self.make(token, unquote, token[1:])
+        return name
 
     def define(self, token: Any, node: Expr) -> None:
         name = str(token)

@@ -46,28 +46,31 @@ class TypeParser(TextReader):
 
     def dim(self, token: Any, text: str) -> Any:
         text = text.strip()
-        if text.isdigit():
-            return int(text)
+        if text.isdecimal():
+            return self.make(token, int, text)
         if _SYMBOL.fullmatch(text):
-            return symbol(text)
-        names = {name: symbol(name) for name in _SYMBOL.findall(text) if name not in ("min", "max")}
+            return self.make(token, symbol, text)
+        names = {name: self.make(token, symbol, name) for name in _SYMBOL.findall(text) if name not in ("min", "max")}
         try:
             return as_dim(parse_expr(text, names))
         except (TypeError, ValueError) as error:
             raise self.error(token, f"{text!r} is no dimension: {str(error).partition(chr(10))[0]}") from None
 
+    def number(self, token: Any) -> Any:
+        return self.make(token, int if token.type == "INT" else float, str(token))
+
     def data(self, tree: Any) -> Any:
         children = [child for child in tree.children if child is not None]
         kind = tree.data
         if kind == "number":
-            return int(children[0]) if children[0].type == "INT" else float(children[0])
+            return self.number(children[0])
         if kind == "negative":
-            return -(int(children[0]) if children[0].type == "INT" else float(children[0]))
+            return -self.number(children[0])
         if kind in ("list", "data_tuple"):
             values = [self.data(child) for child in children]
             return values if kind == "list" else tuple(values)
         if kind == "mapping":
-            return {self.data(entry.children[0]): self.data(entry.children[1]) for entry in children}
+            return self.make(tree, dict, [[self.data(part) for part in entry.children] for entry in children])
         if kind == "text":
             return self.make(tree, json.loads, str(children[0]))
         if kind == "dim":

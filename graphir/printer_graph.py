@@ -12,7 +12,7 @@ from tilewright.graphir.expr import Call, Constant, Expr, Function, GlobalVar, I
 from tilewright.graphir.op import Operator
 from tilewright.graphir.spelling import attribute_text, attribute_texts, digest, inline_text, quote_name, variable_name
 from tilewright.graphir.visitor import post_order
-from tilewright.tensorir.errors import VerifyError
+from tilewright.tensorir.errors import ArgumentValueError, VerifyError
 from tilewright.tensorir.stmt import PrimFunc
 
 #: Forms in which constants of more than ``INLINE_ELEMENTS`` elements are described: digest, data, or type alone.
@@ -49,7 +49,7 @@ class ModulePrinter:
 
     def __init__(self, constants: Constants, loop_level: Callable[[PrimFunc], str]) -> None:
         if constants not in ("digest", "inline", "type"):
-            raise ValueError(f"constants: expected 'digest', 'inline' or 'type', found {constants!r}")
+            raise ArgumentValueError(f"constants: expected 'digest', 'inline' or 'type', found {constants!r}")
         self.constants = constants
         self.loop_level = loop_level
         self.lines: list[str] = []

@@ -7,7 +7,7 @@ from typing import Any
 
 from tilewright.graphir.dims import Dim, as_dim, format_shape, shape_equal
 from tilewright.tensorir.dtype import STORAGE_DTYPES, TENSOR_DTYPES, DataType, as_dtype
-from tilewright.tensorir.errors import ShapeError
+from tilewright.tensorir.errors import ArgumentTypeError, ShapeError
 
 #: Offsets in a tensor are counted in bytes by signed integers of 64 bits.
 _MOST_BYTES = (1 << 63) - 1
@@ -42,11 +42,11 @@ class TensorType(Type):
 
     def __init__(self, shape: Iterable[Any] = (), dtype: Any = "float32") -> None:
         if isinstance(shape, str) or not isinstance(shape, Iterable):
-            raise TypeError(f"a shape is a sequence of dimensions, found {shape!r}")
+            raise ArgumentTypeError(f"a shape is a sequence of dimensions, found {shape!r}")
         self.shape = tuple([as_dim(dim) for dim in shape])
         self.dtype = as_dtype(dtype)
         if self.dtype not in _ELEMENT_TYPES:
-            raise TypeError(f"a tensor's element type is one of {', '.join(TENSOR_DTYPES)}, not {self.dtype!s}")
+            raise ArgumentTypeError(f"a tensor's element type is one of {', '.join(TENSOR_DTYPES)}, not {self.dtype!s}")
         size = self.dtype.bytes
         for dim in self.shape:
             if type(dim) is int and dim > 1:

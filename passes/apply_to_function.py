@@ -11,7 +11,7 @@ from tilewright.passes.base import ModulePass, Pass
 from tilewright.passes.context import RUNNING, PassContext
 from tilewright.passes.graph.call_graph import callees, reachable
 from tilewright.passes.info import PassInfo
-from tilewright.tensorir.errors import PassError
+from tilewright.tensorir.errors import ArgumentTypeError, ArgumentValueError, PassError
 
 
 class ApplyPassToFunction(ModulePass):
@@ -27,19 +27,21 @@ class ApplyPassToFunction(ModulePass):
         error_if_no_function_matches_regex: whether a module without such functions is an error.
 
     Raises:
-        TypeError: ``transform`` is no pass.
-        ValueError: ``func_name_regex`` is no regular expression.
+        ArgumentTypeError: ``transform`` is no pass.
+        ArgumentValueError: ``func_name_regex`` is no regular expression.
 
     From ``tvm.transform`` of Apache TVM, with its names of the arguments.
     """
 
     def __init__(self, transform: Pass, func_name_regex: str, error_if_no_function_matches_regex: bool = False) -> None:
         if not isinstance(transform, Pass):
-            raise TypeError(f"ApplyPassToFunction: expected a pass, found {transform!r}")
+            raise ArgumentTypeError(f"ApplyPassToFunction: expected a pass, found {transform!r}")
         try:
             self._pattern = re.compile(func_name_regex)
         except re.error as error:
-            raise ValueError(f"ApplyPassToFunction: {func_name_regex!r} is no regular expression: {error}") from None
+            raise ArgumentValueError(
+                f"ApplyPassToFunction: {func_name_regex!r} is no regular expression: {error}"
+            ) from None
         self.transform = transform
         self.must_match = error_if_no_function_matches_regex
         info = transform.info

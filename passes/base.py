@@ -22,6 +22,7 @@ from tilewright.passes.info import PassInfo
 from tilewright.passes.instrument import PassInstrument
 from tilewright.passes.tables import format_seconds
 from tilewright.tensorir.errors import PassTypeError, add_note
+from tilewright.tensorir.nesting import bounded, check_extent
 from tilewright.tensorir.stmt import PrimFunc
 
 Answer = TypeVar("Answer")
@@ -53,6 +54,7 @@ class Pass(abc.ABC):
 
         Raises:
             PassTypeError: ``mod`` is no module, or the pass returned something else than a module (function).
+            NestingError, BudgetError: a function is nested too deeply, or too large.
             Exception: whatever the pass or an instrument raises, with a note that names pass, function and IR line.
         """
         if ctx is None:
@@ -60,7 +62,9 @@ class Pass(abc.ABC):
         if not isinstance(mod, IRModule):
             raise PassTypeError(f"pass {self.info.name}: expected an IRModule, found {type(mod).__name__}")
         if RUNNING.watchers is None:  # the outermost running pass, outside of a build
-            with session():
+            loops = [func for func in mod._functions.values() if isinstance(func, PrimFunc)]
+            check_extent(f"pass {self.info.name}", loops, chains=True)
+            with session(), bounded(f"pass {self.info.name}"):
                 return self(mod, ctx)
         if ctx._instruments or RUNNING.watchers or ctx.trace is not None:
             return self._run_instrumented(mod, ctx)

@@ -6,6 +6,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, field
 
 from tilewright.passes.config import register_config_option
+from tilewright.tensorir.errors import ArgumentValueError
 
 BUILD = "build"
 
@@ -26,4 +27,4 @@ class BuildConfig:
 
     def __post_init__(self) -> None:
         if isinstance(self.workers, int) and self.workers < 1:
-            raise ValueError(f"workers must be at least 1, found {self.workers}")
+            raise ArgumentValueError(f"workers must be at least 1, found {self.workers}")

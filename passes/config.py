@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar, overload
 
 from tilewright.passes.diagnostics import order_by_similarity
-from tilewright.tensorir.errors import ConfigTypeError, PassError, UnknownConfigError, add_note
+from tilewright.tensorir.errors import ArgumentTypeError, ConfigTypeError, PassError, UnknownConfigError, add_note
 from tilewright.tensorir.lazy import Registry
 
 C = TypeVar("C")
@@ -84,11 +84,13 @@ def register_config_option(key: str, config_type: type[Any] | None = None) -> An
 
 def _option_of(key: str, config_type: Any) -> _Option:
     if not isinstance(config_type, type) or not dataclasses.is_dataclass(config_type):
-        raise TypeError(f"config option {key!r} needs a dataclass; found {config_type!r}")
+        raise ArgumentTypeError(f"config option {key!r} needs a dataclass; found {config_type!r}")
     fields = [field for field in dataclasses.fields(config_type) if field.init]
     for field in fields:
         if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
-            raise TypeError(f"config option {key!r}: field {field.name!r} of {config_type.__name__} has no default")
+            raise ArgumentTypeError(
+                f"config option {key!r}: field {field.name!r} of {config_type.__name__} has no default"
+            )
     hints = typing.get_type_hints(config_type)
     return _Option(config_type, {field.name: hints[field.name] for field in fields})
 

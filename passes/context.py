@@ -27,7 +27,7 @@ from tilewright.passes.instrument import PassInstrument
 from tilewright.passes.location import set_ir_function
 from tilewright.tensorir import forking
 from tilewright.tensorir.arith.facts import Findings
-from tilewright.tensorir.errors import PassError, add_note
+from tilewright.tensorir.errors import ArgumentTypeError, PassError, add_note
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -130,7 +130,7 @@ class PassContext:
         trace: Trace | None = None,
     ) -> None:
         if trace is not None and not callable(trace):
-            raise TypeError(f"trace is a function (mod, info, is_before); found {trace!r}")
+            raise ArgumentTypeError(f"trace is a function (mod, info, is_before); found {trace!r}")
         self.opt_level = _checked_level(opt_level)
         self.trace = trace
         self._required = _names(required_pass, "required_pass")
@@ -381,7 +381,7 @@ def _exit_after_failure(instruments: list[PassInstrument], error: BaseException)
 
 def _checked_level(opt_level: int) -> int:
     if isinstance(opt_level, bool) or not isinstance(opt_level, int):
-        raise TypeError(f"opt_level is an integer; found {opt_level!r}")
+        raise ArgumentTypeError(f"opt_level is an integer; found {opt_level!r}")
     return opt_level
 
 
@@ -389,10 +389,10 @@ def _names(names: Iterable[str] | None, what: str) -> tuple[str, ...]:
     if names is None:
         return ()
     if isinstance(names, (str, bytes)) or not isinstance(names, (list, tuple, AbstractSet)):
-        raise TypeError(f"{what} is a list of pass names; found {type(names).__name__}: {names!r}")
+        raise ArgumentTypeError(f"{what} is a list of pass names; found {type(names).__name__}: {names!r}")
     for name in names:
         if not isinstance(name, str):
-            raise TypeError(f"{what} holds names of passes; found {type(name).__name__}: {name!r}")
+            raise ArgumentTypeError(f"{what} holds names of passes; found {type(name).__name__}: {name!r}")
     return tuple(names)
 
 
@@ -400,7 +400,7 @@ def _checked_instruments(instruments: Sequence[PassInstrument] | None) -> tuple[
     if instruments is None:
         return ()
     if not isinstance(instruments, (list, tuple)):
-        raise TypeError(f"instruments is a list; found {type(instruments).__name__}: {instruments!r}")
+        raise ArgumentTypeError(f"instruments is a list; found {type(instruments).__name__}: {instruments!r}")
     for instrument in instruments:
         if not isinstance(instrument, PassInstrument):
             hint = (
@@ -408,5 +408,5 @@ def _checked_instruments(instruments: Sequence[PassInstrument] | None) -> tuple[
                 if isinstance(instrument, type)
                 else "; subclass PassInstrument or decorate its class with pass_instrument"
             )
-            raise TypeError(f"instruments holds {instrument!r}, which is no PassInstrument{hint}")
+            raise ArgumentTypeError(f"instruments holds {instrument!r}, which is no PassInstrument{hint}")
     return tuple(instruments)

@@ -34,6 +34,7 @@ from tilewright.graphir.module import IRModule
 from tilewright.passes.base import FunctionPass, ModulePass, Pass, PrimFuncPass
 from tilewright.passes.context import PassContext
 from tilewright.passes.info import PassInfo, name_tuple, property_set
+from tilewright.tensorir.errors import ArgumentTypeError, ArgumentValueError
 from tilewright.tensorir.stmt import PrimFunc
 
 C = TypeVar("C", bound=type[Any])
@@ -124,7 +125,9 @@ class PassDecorator(Generic[F, K]):
         """
         if opt_level is None:
             own = self.__name__
-            raise ValueError(f"{own} needs opt_level, the level from which the pass is enabled: {own}(opt_level=1)")
+            raise ArgumentValueError(
+                f"{own} needs opt_level, the level from which the pass is enabled: {own}(opt_level=1)"
+            )
         stated = {
             "requires": property_set(requires, f"requires of {self.__name__}"),
             "provides": property_set(provides, f"provides of {self.__name__}"),
@@ -146,9 +149,13 @@ class PassDecorator(Generic[F, K]):
         """
         kind, method = self.kind, self.method
         if issubclass(cls, Pass) and not issubclass(cls, kind):
-            raise TypeError(f"{cls.__name__} is a {cls.__mro__[1].__name__} and cannot become a {kind.__name__}")
+            raise ArgumentTypeError(
+                f"{cls.__name__} is a {cls.__mro__[1].__name__} and cannot become a {kind.__name__}"
+            )
         if not callable(getattr(cls, method, None)) or getattr(getattr(cls, method), "__isabstractmethod__", False):
-            raise TypeError(f"{self.__name__}: class {cls.__name__} has no method {method}(self, {self.arguments})")
+            raise ArgumentTypeError(
+                f"{self.__name__}: class {cls.__name__} has no method {method}(self, {self.arguments})"
+            )
         namespace: dict[str, Any] = {
             "info": info,
             "__doc__": cls.__doc__,
@@ -186,7 +193,7 @@ class Decoration(Generic[K]):
     def __call__(self, decorated: Callable[..., Any]) -> K: ...
     def __call__(self, decorated: Any) -> Any:
         if not callable(decorated):
-            raise TypeError(f"{self._decorator.__name__} decorates a function or a class; found {decorated!r}")
+            raise ArgumentTypeError(f"{self._decorator.__name__} decorates a function or a class; found {decorated!r}")
         name = self._name if self._name is not None else getattr(decorated, "__name__", type(decorated).__name__)
         info = PassInfo(
             name,

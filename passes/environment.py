@@ -144,7 +144,7 @@ def _watchers() -> tuple[PassInstrument, ...]:
         found.append(DumpIR(_numbered_folder(Path(folder)), index=True))
     if verify and verify.lower() not in _OFF:
         if verify.lower() not in _VERIFY:
-            raise SettingError(f"{VERIFY}: expected 1, mutation or off, found {verify!r}")
+            raise SettingError(f"{VERIFY}: expected 1, mutation or off, found {verify!r:.80}")
         found.append(VerifyInstrument(_VERIFY[verify.lower()]))
     return tuple(found)
 
@@ -184,7 +184,7 @@ class _Logging:
         named = [family.strip().lower() for family in wanted.split(",") if family.strip()]
         unknown = [family for family in named if family not in FAMILIES and family != "all"]
         if unknown:
-            raise SettingError(f"{LOG}: expected some of {', '.join(FAMILIES)}, or all; found {unknown[0]!r}")
+            raise SettingError(f"{LOG}: expected some of {', '.join(FAMILIES)}, or all; found {unknown[0]!r:.80}")
         families = frozenset(FAMILIES if "all" in named else named)
         for family in families ^ self.families:
             logger = logging.getLogger(f"tilewright.{family}")

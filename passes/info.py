@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from tilewright.tensorir.errors import ArgumentTypeError
+
 
 @dataclass(frozen=True)
 class PassInfo:
@@ -39,9 +41,9 @@ class PassInfo:
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str):
-            raise TypeError(f"the name of a pass is a string; found {self.name!r}")
+            raise ArgumentTypeError(f"the name of a pass is a string; found {self.name!r}")
         if isinstance(self.opt_level, bool) or not isinstance(self.opt_level, int):
-            raise TypeError(f"opt_level of pass {self.name!r} is an integer; found {self.opt_level!r}")
+            raise ArgumentTypeError(f"opt_level of pass {self.name!r} is an integer; found {self.opt_level!r}")
         object.__setattr__(self, "required", name_tuple(self.required, f"required of pass {self.name!r}"))
         for name in ("requires", "provides", "invalidates"):
             object.__setattr__(self, name, property_set(getattr(self, name), f"{name} of pass {self.name!r}"))
@@ -56,10 +58,12 @@ def name_tuple(names: object, what: str) -> tuple[str, ...]:
     if names is None:
         return ()
     if not isinstance(names, (list, tuple)):
-        raise TypeError(f"{what} must be a list or a tuple of pass names; found {type(names).__name__}: {names!r}")
+        raise ArgumentTypeError(
+            f"{what} must be a list or a tuple of pass names; found {type(names).__name__}: {names!r}"
+        )
     for name in names:
         if not isinstance(name, str):
-            raise TypeError(f"{what} must hold pass names; found {type(name).__name__}: {name!r}")
+            raise ArgumentTypeError(f"{what} must hold pass names; found {type(name).__name__}: {name!r}")
     return tuple(names)
 
 
@@ -70,9 +74,9 @@ def property_set(names: object, what: str) -> frozenset[str]:
         TypeError: ``names`` is a string or no collection, or holds something else than strings.
     """
     if isinstance(names, str) or not isinstance(names, Iterable):
-        raise TypeError(f"{what} must be a set of property names; found {type(names).__name__}: {names!r}")
+        raise ArgumentTypeError(f"{what} must be a set of property names; found {type(names).__name__}: {names!r}")
     found = frozenset(names)
     for name in found:
         if not isinstance(name, str):
-            raise TypeError(f"{what} must hold property names; found {type(name).__name__}: {name!r}")
+            raise ArgumentTypeError(f"{what} must hold property names; found {type(name).__name__}: {name!r}")
     return found

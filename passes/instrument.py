@@ -28,6 +28,8 @@ import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
+from tilewright.tensorir.errors import ArgumentTypeError
+
 if TYPE_CHECKING:
     from tilewright.graphir.module import IRModule
     from tilewright.passes.diagnostics import Remark
@@ -115,7 +117,7 @@ def _check_methods(cls: type[Any]) -> None:
             nearest = difflib.get_close_matches(plain, _CALLED, 2, _LIKENESS)
             if nearest and plain != "remarks":
                 meant = " or ".join(_CALLED[near] for near in nearest)
-                raise TypeError(
+                raise ArgumentTypeError(
                     f"instrument {cls.__name__}: nothing calls a method {name}; did you mean {meant}? "
                     f"(A method of your own may be called _{name}.)"
                 )
@@ -123,7 +125,7 @@ def _check_methods(cls: type[Any]) -> None:
 
 def _instrument_class(cls: type[Any]) -> type[Any]:
     if not isinstance(cls, type):
-        raise TypeError(f"pass_instrument decorates a class; found {cls!r}")
+        raise ArgumentTypeError(f"pass_instrument decorates a class; found {cls!r}")
     if issubclass(cls, PassInstrument):
         return cls
     return type(

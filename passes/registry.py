@@ -11,7 +11,7 @@ from typing import Any, TypeVar, overload
 
 from tilewright.passes.base import Pass
 from tilewright.passes.diagnostics import suggestion
-from tilewright.tensorir.errors import PassError, PassTypeError, UnknownPassError
+from tilewright.tensorir.errors import ArgumentTypeError, PassError, PassTypeError, UnknownPassError
 from tilewright.tensorir.lazy import Registry
 
 P = TypeVar("P")
@@ -99,13 +99,17 @@ def _describe(x: Any) -> tuple[str, tuple[str, str]]:
         # A pass made from a function has the function's qualified name.
         return x.info.name, (x.__module__, getattr(x, "__qualname__", type(x).__qualname__))
     if not callable(x):
-        raise TypeError(f"register_pass takes a Pass, a Pass class or a factory; found {type(x).__name__}: {x!r}")
+        raise ArgumentTypeError(
+            f"register_pass takes a Pass, a Pass class or a factory; found {type(x).__name__}: {x!r}"
+        )
     if isinstance(x, type) and not issubclass(x, Pass):
-        raise TypeError(f"{x.__name__} is no Pass class; decorate it with module_pass, function_pass or primfunc_pass")
+        raise ArgumentTypeError(
+            f"{x.__name__} is no Pass class; decorate it with module_pass, function_pass or primfunc_pass"
+        )
     try:
         inspect.signature(x).bind()
     except TypeError as error:
-        raise TypeError(f"{x!r} needs arguments; register a factory without: {error}") from None
+        raise ArgumentTypeError(f"{x!r} needs arguments; register a factory without: {error}") from None
     except ValueError:
         pass  # it is compiled and has no signature: a call will show whether it needs arguments
     info = getattr(x, "info", None) if isinstance(x, type) else None

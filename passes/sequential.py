@@ -10,7 +10,7 @@ from tilewright.passes.context import RUNNING, PassContext
 from tilewright.passes.info import PassInfo
 from tilewright.passes.properties import Order, check_order
 from tilewright.passes.registry import get_pass, is_registered, list_passes, unknown_pass
-from tilewright.tensorir.errors import PassError
+from tilewright.tensorir.errors import ArgumentTypeError, PassError
 
 
 class Sequential(Pass):
@@ -51,7 +51,7 @@ class Sequential(Pass):
             if not isinstance(child, Pass):
                 made = isinstance(child, type) and issubclass(child, Pass)
                 hint = f"; make one by calling it: {child.__name__}()" if made else ""
-                raise TypeError(f"pipeline {name!r}: expected passes, found {child!r}{hint}")
+                raise ArgumentTypeError(f"pipeline {name!r}: expected passes, found {child!r}{hint}")
         self.passes = children
         self.given = given
         order = _checked_order(name, children, given)

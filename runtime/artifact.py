@@ -17,12 +17,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from tilewright.codegen.llvm.team import RUNTIME_INTERFACE
 from tilewright.graphir.dims import Dim
 from tilewright.graphir.module import IRModule
 from tilewright.graphir.types import TensorType, TupleType, Type
 from tilewright.runtime.built_model import BuiltModel, CompiledFunction
-from tilewright.runtime.packed_file import Array, DamagedFileError, pack, replacing, unpack
+from tilewright.runtime.packed_file import Array, DamagedFileError, described_size, pack, replacing, unpack
 from tilewright.runtime.signature import Argument, Signature
 from tilewright.runtime.steps import Claim, Place, Wiring
 from tilewright.runtime.stored_function import (
@@ -39,7 +41,8 @@ from tilewright.runtime.stored_function import (
 )
 from tilewright.runtime.stored_graph import StoredGraph, StoredSource
 from tilewright.tensorir.aligned import aligned_bytes
-from tilewright.tensorir.errors import ArtifactError, CodegenError
+from tilewright.tensorir.encoding import MALFORMED
+from tilewright.tensorir.errors import ArgumentTypeError, ArtifactError, CodegenError
 from tilewright.tensorir.processors import used_features
 from tilewright.tensorir.target import Target
 
@@ -48,8 +51,8 @@ FORMAT = 2
 _START = b"tilewright artifact "
 _MAGIC = _START + b"%d\n" % FORMAT
 
-#: Errors of decoding data that has correct checksums but was not written by this version.
-_OTHER_DATA = (KeyError, IndexError, TypeError, ValueError, AttributeError, RecursionError, OverflowError)
+#: Files of more bytes are checked before memory is taken for them.
+_LARGE = 1 << 26
 
 
 def save(built: BuiltModel, path: str | os.PathLike[str], graph: bool) -> None:
@@ -168,7 +171,7 @@ class Artifact:
             raise ArtifactError(f"{path} is damaged: {error}") from None
         try:
             return cls._decoded(path, len(content), data, ArrayReader(found))
-        except _OTHER_DATA as error:
+        except MALFORMED as error:
             raise ArtifactError(
                 f"{path}: expected the data of format {FORMAT}, found something else ({type(error).__name__}: {error})"
             ) from error
@@ -179,7 +182,7 @@ class Artifact:
         for name, encoded in data["inputs"]:
             found = decode_type(encoded)
             if not isinstance(found, TensorType):
-                raise TypeError(f"input {name}: expected a tensor, found {found}")
+                raise ArgumentTypeError(f"input {name}: expected a tensor, found {found}")
             inputs.append(Argument(name, found))
         interfaces = [
             (
@@ -265,7 +268,18 @@ class Artifact:
 def _content(path: Path) -> Array:
     """Read all bytes of a file into memory aligned to a cache line, as the kernels expect of constants."""
     with open(path, "rb") as file:
-        content = aligned_bytes(os.fstat(file.fileno()).st_size)
+        size = os.fstat(file.fileno()).st_size
+        if size > _LARGE:  # it may have no such content: no memory is taken before that is known
+            _check_start(path, np.frombuffer(file.read(len(_START) + 20), np.uint8))
+            file.seek(0)
+            try:
+                expected = described_size(file, _MAGIC)
+            except DamagedFileError as error:
+                raise ArtifactError(f"{path} is damaged: {error}") from None
+            if size != expected:
+                raise ArtifactError(f"{path} is damaged: expected {expected} bytes, found {size}")
+            file.seek(0)
+        content = aligned_bytes(size)
         filled = file.readinto(content.data)
     content = content[:filled]
     content.flags.writeable = False

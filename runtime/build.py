@@ -36,7 +36,8 @@ from tilewright.runtime.interpreters import check_interpreter
 from tilewright.runtime.model_interface import arguments_of, check_result, signature_of
 from tilewright.runtime.progress import building
 from tilewright.runtime.steps import Place, Wiring
-from tilewright.tensorir.errors import InputError, PassError
+from tilewright.tensorir.errors import ArgumentTypeError, InputError, PassError
+from tilewright.tensorir.nesting import bounded, check_extent
 from tilewright.tensorir.stmt import PrimFunc
 from tilewright.tensorir.target import Target
 
@@ -88,6 +89,7 @@ def build(
         CodegenError: the model cannot be expressed on the target.
         MemoryError: LLVM may need more memory than there is.
         ExecutionError: this is a subinterpreter.
+        NestingError, BudgetError: a function of the loop-level IR is nested too deeply, or too large.
     """
     check_interpreter()
     context = PassContext.current()
@@ -112,7 +114,7 @@ def build_executable(
 ) -> Executable:
     """Compile a model as :func:`build` does, without the recording and reports that the environment requests."""
     step = PassContext.current().step("build")
-    with contextlib.ExitStack() as behind, step, _without_collector(), session(), building():
+    with contextlib.ExitStack() as behind, step, _without_collector(), session(), building(), bounded("building"):
         return with_frame_memory(_build, mod, target, params, passes, behind)
 
 
@@ -135,6 +137,7 @@ def _build(
     behind: contextlib.ExitStack,
 ) -> Executable:
     mod = _module_of(mod)
+    check_extent("building", [func for func in mod.functions.values() if isinstance(func, PrimFunc)], chains=True)
     after = _passes_by_stage(passes or {})
     # Copy it: two threads must not enter one object as a context.
     target = Target(Target.current() if target is None else target)
@@ -173,7 +176,7 @@ def _module_of(given: Buildable) -> IRModule:
     elif isinstance(given, Mapping):
         given = IRModule(given)
     if not isinstance(given, IRModule):
-        raise TypeError(f"build takes an IRModule, a Function or a PrimFunc, found {type(given).__name__}")
+        raise ArgumentTypeError(f"build takes an IRModule, a Function or a PrimFunc, found {type(given).__name__}")
     if "main" not in given:
         names = ", ".join(key.name for key in given) or "none"
         raise UnknownFunctionError(

@@ -27,6 +27,7 @@ import hashlib
 import logging
 import os
 import platform
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -58,6 +59,8 @@ from tilewright.runtime.stored_kernels import plain_remarks
 from tilewright.runtime.target_facts import target_facts
 from tilewright.tensorir import forking
 from tilewright.tensorir.cores import available_cores
+from tilewright.tensorir.encoding import MALFORMED
+from tilewright.tensorir.errors import SettingError
 from tilewright.tensorir.lazy import FIRST_IMPORT
 from tilewright.tensorir.target import Target
 
@@ -97,12 +100,16 @@ class CachedBuild:
 
 def open_cache(context: PassContext) -> DiskCache | None:
     """Open the folder that the environment names; None if it disables the cache or, with a remark, if the folder cannot
-    be used."""
+    be used.
+
+    Raises:
+        SettingError: the limit of the folder's size is no number of bytes.
+    """
     if os.environ.get("TILEWRIGHT_CACHE", "").lower() in _OFF:
         return None
     named = os.environ.get("TILEWRIGHT_CACHE_DIR")
     home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    place = (Path(named or Path(home, "tilewright")), int(os.environ.get("TILEWRIGHT_CACHE_BYTES") or _DEFAULT_BYTES))
+    place = (Path(named or Path(home, "tilewright")), _most_bytes())
     with _lock:
         found = _caches.get(place)
         if found is None:
@@ -115,6 +122,15 @@ def open_cache(context: PassContext) -> DiskCache | None:
         context.remark(f"compiled code is not cached: {found}", "missed")
         return None
     return found
+
+
+def _most_bytes() -> int:
+    given = os.environ.get("TILEWRIGHT_CACHE_BYTES", "").strip()
+    if not given:
+        return _DEFAULT_BYTES
+    if not re.fullmatch(r"[0-9]{1,18}", given):
+        raise SettingError(f"TILEWRIGHT_CACHE_BYTES: expected a number of bytes, found {given!r:.80}")
+    return int(given)
 
 
 def graph_key(mod: IRModule, target: Target, context: PassContext) -> str | None:
@@ -207,8 +223,15 @@ def find(cache: DiskCache, graph: str, mod: IRModule, given: Sequence[Constant])
         _LOG.debug("%s %s in %s", "miss: no build" if entry is None else "hit: build", key[:16], cache.directory)
     if entry is None:
         return None
-    function = decode_function(entry.data["image"], ArrayReader(entry.arrays, [constant.data for constant in given]))
-    return CachedBuild(function, [Remark(*fields) for fields in entry.data["remarks"]])
+    try:
+        arrays = ArrayReader(entry.arrays, [constant.data for constant in given])
+        return CachedBuild(
+            decode_function(entry.data["image"], arrays), [Remark(*fields) for fields in entry.data["remarks"]]
+        )
+    except MALFORMED as error:  # its checksums are right, but something else has written it
+        _LOG.debug("build %s in %s is dropped: %r", key[:16], cache.directory, error)
+        cache.remove(key)
+        return None
 
 
 def is_worth_keeping(mod: IRModule, made: Sequence[Constant], given: Sequence[Constant], seconds: float) -> bool:

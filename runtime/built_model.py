@@ -29,6 +29,7 @@ from tilewright.runtime.runners import MachineCodeRunner
 from tilewright.runtime.signature import Signature
 from tilewright.runtime.steps import Claim, PlacedStep, Runner, Step, Steps, Wiring
 from tilewright.runtime.stored_function import StoredFunction
+from tilewright.tensorir.errors import ArgumentValueError
 from tilewright.tensorir.expr import Var as SizeVar
 from tilewright.tensorir.keys import ARENA_BYTES
 from tilewright.tensorir.target import Target
@@ -179,13 +180,15 @@ class BuiltModel:
             ValueError: the code is for fewer threads, or cannot be limited.
         """
         if number > self.target.num_threads:
-            raise ValueError(
+            raise ArgumentValueError(
                 f"num_threads is {number}, and the model is compiled for at most {self.target.num_threads}: build it "
                 f"for more, as with Target({self.target.kind!r}, num_threads={number})"
             )
         runners = [segment.runner for segment in self.segments]
         if not all(isinstance(runner, MachineCodeRunner) for runner in runners):
-            raise ValueError("num_threads of a model can be set for the target llvm on a machine that runs its code")
+            raise ArgumentValueError(
+                "num_threads of a model can be set for the target llvm on a machine that runs its code"
+            )
         for runner in runners:
             assert isinstance(runner, MachineCodeRunner)
             runner.limit_threads(number if number < self.target.num_threads else None)

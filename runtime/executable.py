@@ -11,7 +11,7 @@ from tilewright.passes.environment import PROFILE
 from tilewright.runtime.built_model import BuiltModel
 from tilewright.runtime.interpreters import check_interpreter
 from tilewright.runtime.steps import Step, Steps
-from tilewright.tensorir.errors import ArtifactError, ExecutionError, InputError
+from tilewright.tensorir.errors import ArgumentTypeError, ArgumentValueError, ArtifactError, ExecutionError, InputError
 
 if TYPE_CHECKING:
     from tilewright.runtime.observe.explain.explanation import Explanation
@@ -44,7 +44,7 @@ class Executable:
         self._stages = built.stages()
         self._num_threads = built.target.num_threads
 
-    def __call__(self, *args: Any, convert: bool = False, **named: Any) -> Any:
+    def __call__(self, /, *args: Any, convert: bool = False, **named: Any) -> Any:
         """Run the model.
 
         Args:
@@ -59,7 +59,7 @@ class Executable:
         inputs, sizes = signature.check(signature.arrange(args, named), convert)
         return signature.restructure(self._run(inputs, sizes))
 
-    def profile(self, *args: Any, repeat: int = 20, convert: bool = False, **named: Any) -> Profile:
+    def profile(self, /, *args: Any, repeat: int = 20, convert: bool = False, **named: Any) -> Profile:
         """Measure the kernels of a call: time, arithmetic and bytes compared with the machine's limits, threads, and
         the memory for intermediate values.
 
@@ -97,9 +97,9 @@ class Executable:
     @num_threads.setter
     def num_threads(self, number: int) -> None:
         if isinstance(number, bool) or not isinstance(number, int):
-            raise TypeError(f"num_threads must be an integer, found {number!r}")
+            raise ArgumentTypeError(f"num_threads must be an integer, found {number!r}")
         if number < 1:
-            raise ValueError(f"num_threads must be at least 1, found {number}")
+            raise ArgumentValueError(f"num_threads must be at least 1, found {number}")
         if number != self._num_threads:
             self._built.limit_threads(number)
         self._num_threads = number
@@ -210,7 +210,7 @@ class Executable:
             ArtifactError: the model was loaded from an artifact, and the passes cannot run on its graph again.
         """
         if stage not in self._stages:
-            raise ValueError(f"unknown stage {stage!r}; expected one of {', '.join(self.stages)}")
+            raise ArgumentValueError(f"unknown stage {stage!r}; expected one of {', '.join(self.stages)}")
         if kernel is not None:
             from tilewright.runtime.kernel_stages import kernel_text
 

@@ -14,6 +14,7 @@ from tilewright.passes.lower.kernel_calls import kernel_calls
 from tilewright.passes.pipelines import STAGES
 from tilewright.runtime.generated_code import code_stages
 from tilewright.runtime.lower_model import LoweredFunction
+from tilewright.tensorir.errors import ArgumentValueError
 from tilewright.tensorir.stmt import PrimFunc
 from tilewright.tensorir.target import Target
 
@@ -40,7 +41,7 @@ def kernel_text(functions: Sequence[LoweredFunction], kernel: str, stage: str, t
     """
     stages = (*_LOOPS, *code_stages(target))
     if stage not in stages:
-        raise ValueError(f"the stage {stage!r} has no kernels; expected one of {', '.join(stages)}")
+        raise ArgumentValueError(f"the stage {stage!r} has no kernels; expected one of {', '.join(stages)}")
     names: dict[str, None] = {}
     texts: list[str] = []
     for function in functions:
@@ -56,7 +57,7 @@ def kernel_text(functions: Sequence[LoweredFunction], kernel: str, stage: str, t
         close = difflib.get_close_matches(kernel, names, 3)
         some = ", ".join(list(names)[:_MOST_NAMES]) + (", ..." if len(names) > _MOST_NAMES else "")
         hint = f"did you mean {' or '.join(close)}?" if close else f"it has {some or 'none'}"
-        raise ValueError(f"the model has no kernel {kernel!r}; {hint}")
+        raise ArgumentValueError(f"the model has no kernel {kernel!r}; {hint}")
     return "\n".join(texts)
 
 

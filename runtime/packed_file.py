@@ -23,7 +23,12 @@ from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
+from tilewright.tensorir.errors import ArgumentValueError, TilewrightError
+
 Array = np.ndarray[Any, Any]
+
+#: The most bytes of a description: that of a model of a hundred thousand operators has a hundredth of it.
+_MOST_DESCRIBED = 1 << 28
 
 _HEADER = struct.Struct("<QI")  # bytes of the description, its checksum
 #: Alignment of arrays in the file, and so in memory, in bytes: a cache line.
@@ -32,7 +37,7 @@ _ALIGNMENT = 64
 UNFINISHED = ".unfinished"
 
 
-class DamagedFileError(ValueError):
+class DamagedFileError(TilewrightError, ValueError):
     """The content of a file differs from what was written; the message names the expected and found data and the
     position."""
 
@@ -89,13 +94,34 @@ def unpack(content: Array, magic: bytes) -> Unpacked:
     return Unpacked(described, arrays)
 
 
+def described_size(file: BinaryIO, magic: bytes) -> int:
+    """Return how many bytes a file has by its own description, of which it reads nothing else.
+
+    Raises:
+        DamagedFileError: the beginning differs from what was written.
+    """
+    position = len(magic) + _HEADER.size
+    start = file.read(position)
+    if len(start) < position or not start.startswith(magic):
+        raise DamagedFileError(f"expected a file that begins with {magic!r}, found {start[: len(magic)]!r}")
+    length, checksum = _HEADER.unpack(start[len(magic) :])
+    if length > _MOST_DESCRIBED:
+        raise DamagedFileError(f"the description: expected at most {_MOST_DESCRIBED} bytes, found {length}")
+    description = np.frombuffer(file.read(length), np.uint8)
+    _, sizes = _described(_part(description, "the description", 0, length, checksum).tobytes())
+    position += length
+    for size, _ in sizes:
+        position += -position % _ALIGNMENT + size
+    return position
+
+
 def _described(description: bytes) -> tuple[Any, list[tuple[int, int]]]:
     """Return the data of a description, and the sizes and checksums of the arrays behind it."""
     try:
         read = json.loads(description)
         sizes = [(size, checksum) for size, checksum in read["arrays"]]
         if not all(type(number) is int and number >= 0 for each in sizes for number in each):
-            raise ValueError(f"sizes and checksums {read['arrays']!r:.60}")
+            raise ArgumentValueError(f"sizes and checksums {read['arrays']!r:.60}")
         return read["data"], sizes
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise DamagedFileError(

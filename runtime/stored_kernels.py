@@ -26,7 +26,7 @@ from tilewright.passes.diagnostics import Remark
 from tilewright.runtime.disk_cache import DiskCache
 from tilewright.runtime.packed_file import Unpacked
 from tilewright.tensorir import forking
-from tilewright.tensorir.encoding import Encoded
+from tilewright.tensorir.encoding import MALFORMED, Encoded
 from tilewright.tensorir.errors import EncodingError
 from tilewright.tensorir.keys import KERNEL_KEY, ORIGIN_ATTRS
 from tilewright.tensorir.stmt import PrimFunc
@@ -42,7 +42,7 @@ _COMPRESSION = 1
 _WORD = re.compile(r"\w+")
 
 #: Errors of decoding data that has correct checksums but was not written by this version.
-_OTHER_DATA = (KeyError, IndexError, TypeError, ValueError, AttributeError, zlib.error)
+_OTHER_DATA = (*MALFORMED, zlib.error)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -13,7 +13,10 @@ import math
 import struct
 from typing import Any, Union
 
+import numpy as np
+
 from tilewright.tensorir.dtype import BOOL, FLOAT32, INT64, DataType, as_dtype
+from tilewright.tensorir.errors import ArgumentTypeError, ArgumentValueError
 from tilewright.tensorir.folding import INTEGER_DIVISIONS, fold_binary, fold_compare, wrap_integer
 from tilewright.tensorir.node import Node, child, derived, node
 
@@ -31,6 +34,9 @@ _set = object.__setattr__
 
 #: Compiled code compares integers below this limit, which most are, as machine words; int64 holds them.
 _SHORT = 1 << 60
+
+#: The greatest number of the smallest type of floats: greater ones may become infinite where they are rounded.
+_LARGE = 65504.0
 
 
 class Expr(Node):
@@ -122,7 +128,9 @@ class Expr(Node):
         return cast(dtype, self)
 
     def __bool__(self) -> bool:
-        raise TypeError(f"{self!s} has no truth value when the program is built; use select() or structural_equal()")
+        raise ArgumentTypeError(
+            f"{self!s} has no truth value when the program is built; use select() or structural_equal()"
+        )
 
 
 class PureExpr(Expr):
@@ -147,6 +155,8 @@ class Var(Expr):
     def __post_init__(self) -> None:
         if type(self.dtype) is not DataType:
             _set(self, "dtype", as_dtype(self.dtype))
+        if not isinstance(self.name, str):
+            raise ArgumentTypeError(f"a variable's name is a string, found {self.name!r:.80}")
 
 
 @node
@@ -162,9 +172,9 @@ class IntImm(PureExpr):
         _set(self, "dtype", as_dtype(self.dtype))
         _set(self, "value", int(self.value))
         if not (self.dtype.is_integer or self.dtype.is_bool) or self.dtype.lanes != 1:
-            raise TypeError(f"IntImm takes an integer or bool type, not {self.dtype!s}")
+            raise ArgumentTypeError(f"IntImm takes an integer or bool type, not {self.dtype!s}")
         if wrap_integer(self.value, self.dtype) != self.value:
-            raise ValueError(f"{self.value} does not fit into {self.dtype!s}")
+            raise ArgumentValueError(f"{self.value} does not fit into {self.dtype!s}")
 
 
 @node
@@ -177,9 +187,12 @@ class FloatImm(PureExpr):
     def __post_init__(self) -> None:
         _set(self, "dtype", as_dtype(self.dtype))
         if not self.dtype.is_float or self.dtype.lanes != 1:
-            raise TypeError(f"FloatImm takes a float type, not {self.dtype!s}")
+            raise ArgumentTypeError(f"FloatImm takes a float type, not {self.dtype!s}")
         value = float(self.value)
-        if math.isfinite(value):
+        if abs(value) > _LARGE:  # it may become infinite
+            with np.errstate(over="ignore"):
+                value = float(self.dtype.numpy.type(value))
+        elif math.isfinite(value):
             value = float(self.dtype.numpy.type(value))
         _set(self, "value", value)
 
@@ -207,21 +220,25 @@ class BinaryOp(PureExpr):
             _set(self, "dtype", a)
             return
         if self.op not in BINARY_OPS:
-            raise ValueError(f"unknown binary operation {self.op!r}; expected one of {', '.join(BINARY_OPS)}")
+            raise ArgumentValueError(f"unknown binary operation {self.op!r}; expected one of {', '.join(BINARY_OPS)}")
         if a is not b:
-            raise TypeError(f"{self.op}: operands have different types, {a!s} and {b!s}: {self.a!s}, {self.b!s}")
+            raise ArgumentTypeError(
+                f"{self.op}: operands have different types, {a!s} and {b!s}: {self.a!s}, {self.b!s}"
+            )
         if self.op in LOGICAL_OPS:
             if not a.is_bool:
-                raise TypeError(f"{self.op}: expected bool operands, found {a!s}")
+                raise ArgumentTypeError(f"{self.op}: expected bool operands, found {a!s}")
         elif self.op in ("bitand", "bitor", "bitxor"):
             if not (a.is_integer or a.is_bool):
-                raise TypeError(f"{self.op}: expected integer operands, found {a!s}")
+                raise ArgumentTypeError(f"{self.op}: expected integer operands, found {a!s}")
         elif self.op in INTEGER_ONLY and not a.is_integer:
-            raise TypeError(f"{self.op}: expected integer operands, found {a!s}")
+            raise ArgumentTypeError(f"{self.op}: expected integer operands, found {a!s}")
         elif self.op == "div" and not a.is_float:
-            raise TypeError(f"div: expected floating-point operands, found {a!s}; integers have floordiv and truncdiv")
+            raise ArgumentTypeError(
+                f"div: expected floating-point operands, found {a!s}; integers have floordiv and truncdiv"
+            )
         elif a.is_bool and self.op not in ("min", "max"):
-            raise TypeError(f"{self.op}: expected numbers, found bool")
+            raise ArgumentTypeError(f"{self.op}: expected numbers, found bool")
         _BINARY_TYPES.add((self.op, a))
         _set(self, "dtype", a)
 
@@ -237,9 +254,9 @@ class UnaryOp(PureExpr):
     def __post_init__(self) -> None:
         dtype = self.a.dtype
         if self.op not in UNARY_OPS:
-            raise ValueError(f"unknown unary operation {self.op!r}; expected one of {', '.join(UNARY_OPS)}")
+            raise ArgumentValueError(f"unknown unary operation {self.op!r}; expected one of {', '.join(UNARY_OPS)}")
         if (self.op == "not") != dtype.is_bool or (self.op == "bitnot" and not dtype.is_integer):
-            raise TypeError(f"{self.op}: found an operand of type {dtype!s}: {self.a!s}")
+            raise ArgumentTypeError(f"{self.op}: found an operand of type {dtype!s}: {self.a!s}")
         _set(self, "dtype", dtype)
 
 
@@ -254,10 +271,10 @@ class Compare(PureExpr):
 
     def __post_init__(self) -> None:
         if self.op not in COMPARE_OPS:
-            raise ValueError(f"unknown comparison {self.op!r}; expected one of {', '.join(COMPARE_OPS)}")
+            raise ArgumentValueError(f"unknown comparison {self.op!r}; expected one of {', '.join(COMPARE_OPS)}")
         a = self.a.dtype
         if a is not self.b.dtype:
-            raise TypeError(f"{self.op}: operands have different types, {a!s} and {self.b.dtype!s}")
+            raise ArgumentTypeError(f"{self.op}: operands have different types, {a!s} and {self.b.dtype!s}")
         if a is INT64:
             _set(self, "dtype", BOOL)
             return
@@ -274,7 +291,7 @@ class Cast(PureExpr):
     def __post_init__(self) -> None:
         _set(self, "dtype", as_dtype(self.dtype))
         if self.dtype.lanes != self.value.dtype.lanes:
-            raise TypeError(f"cast: {self.value.dtype!s} to {self.dtype!s} changes the number of lanes")
+            raise ArgumentTypeError(f"cast: {self.value.dtype!s} to {self.dtype!s} changes the number of lanes")
 
 
 @node
@@ -287,9 +304,9 @@ class Broadcast(PureExpr):
 
     def __post_init__(self) -> None:
         if self.value.dtype.lanes != 1:
-            raise TypeError(f"broadcast: expected a scalar, found {self.value.dtype!s}")
+            raise ArgumentTypeError(f"broadcast: expected a scalar, found {self.value.dtype!s}")
         if self.lanes < 2:
-            raise ValueError(f"broadcast: expected at least 2 lanes, found {self.lanes}")
+            raise ArgumentValueError(f"broadcast: expected at least 2 lanes, found {self.lanes}")
         _set(self, "dtype", self.value.dtype.with_lanes(self.lanes))
 
 
@@ -380,11 +397,16 @@ def as_expr(value: Any, dtype: Any = None) -> Expr:
 
     Raises:
         TypeError: it is neither a number nor an expression.
+        ValueError: it is an int64 that has more bits.
     """
     if isinstance(value, Expr):
         return value
     if type(value) is int:
-        return const(value, dtype if dtype is not None else INT64)
+        if dtype is None or dtype is INT64:
+            if not -_SHORT <= value <= _SHORT and wrap_integer(value, INT64) != value:
+                raise ArgumentValueError(f"expected an integer of 64 bits with sign, found {value:#x}")
+            dtype = INT64
+        return const(value, dtype)
     if hasattr(value, "as_tensorir_expr"):  # iteration variables, scalar views of tensors
         converted: Expr = value.as_tensorir_expr()
         return converted
@@ -396,9 +418,9 @@ def as_expr(value: Any, dtype: Any = None) -> Expr:
         return const(value, dtype if dtype is not None else INT64)
     if isinstance(value, float):
         if dtype is not None and not as_dtype(dtype).is_float:
-            raise TypeError(f"expected a number of type {dtype}, found {value!r}")
+            raise ArgumentTypeError(f"expected a number of type {dtype}, found {value!r}")
         return const(value, dtype if dtype is not None else FLOAT32)
-    raise TypeError(f"expected an expression or a number, found {type(value).__name__}: {value!r}")
+    raise ArgumentTypeError(f"expected an expression or a number, found {type(value).__name__}: {value!r}")
 
 
 def match_operands(a: Any, b: Any) -> tuple[Expr, Expr]:

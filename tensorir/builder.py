@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tilewright.tensorir.dtype import INT64, DataType
-from tilewright.tensorir.errors import BuilderError
+from tilewright.tensorir.errors import ArgumentTypeError, ArgumentValueError, BuilderError
 from tilewright.tensorir.expr import Buffer, Expr, ExprLike, Var, all_of, as_expr, as_indices, binary
 from tilewright.tensorir.functor import free_vars
 from tilewright.tensorir.node import Node
@@ -197,7 +197,7 @@ class Builder:
         """
         names = tuple(names) or tuple(f"i{number}" if number > 2 else "ijk"[number] for number in range(len(extents)))
         if len(names) != len(extents):
-            raise ValueError(f"grid: {len(extents)} extents, but {len(names)} names")
+            raise ArgumentValueError(f"grid: {len(extents)} extents, but {len(names)} names")
         with contextlib.ExitStack() as stack:
             yield tuple([stack.enter_context(self.loop(e, name=n)) for e, n in zip(extents, names, strict=True)])
 
@@ -232,9 +232,11 @@ class Builder:
             BuilderError: a value is no variable of a loop around the block, or no block is open.
         """
         if len(kinds) != len(values) or not set(kinds) <= _ITER_KINDS.keys():
-            raise ValueError(f"axes: expected one letter S or R for each of {len(values)} values, found {kinds!r}")
+            raise ArgumentValueError(
+                f"axes: expected one letter S or R for each of {len(values)} values, found {kinds!r}"
+            )
         if names and len(names) != len(values):
-            raise ValueError(f"axes: {len(values)} values, but {len(names)} names")
+            raise ArgumentValueError(f"axes: {len(values)} values, but {len(names)} names")
         made = []
         for number, (letter, value) in enumerate(zip(kinds, values, strict=True)):
             if not isinstance(value, Var) or value not in self._ranges:
@@ -429,5 +431,5 @@ def _region(part: Any) -> BufferRegion:
     if isinstance(part, BufferRegion):
         return part
     if not hasattr(part, "buffer"):
-        raise TypeError(f"expected an element or a region of a buffer, found {part!s}")
+        raise ArgumentTypeError(f"expected an element or a region of a buffer, found {part!s}")
     return BufferRegion(part.buffer, tuple([Range(index, as_expr(1)) for index in part.indices]))

@@ -29,7 +29,7 @@ def available_cores() -> int:
 def chosen_threads() -> int | None:
     """Return the value of the environment variable NUMBA_NUM_THREADS; None if it is not set or numba rejects it."""
     asked = os.environ.get("NUMBA_NUM_THREADS", "").strip()
-    return int(asked) if re.fullmatch("0*[1-9][0-9]*", asked) else None
+    return int(asked) if re.fullmatch("0*[1-9][0-9]{0,8}", asked) else None
 
 
 def default_threads() -> int:

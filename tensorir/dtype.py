@@ -12,6 +12,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from tilewright.tensorir.errors import ArgumentValueError
+
 _SCALARS: dict[str, tuple[str, int]] = {
     "bool": ("bool", 8),
     "int8": ("int", 8),
@@ -47,7 +49,10 @@ STORAGE_DTYPES = (
     "uint2",
 )
 _SCALARS |= dict.fromkeys(STORAGE_DTYPES, ("storage", 8))
-_NAMES = re.compile(rf"({'|'.join(_SCALARS)})(?:x(\d+))?")
+_NAMES = re.compile(rf"({'|'.join(_SCALARS)})(?:x([0-9]{{1,9}}))?")
+
+#: The most lanes of a vector. LLVM generates code for a few times as many, and ends the process beyond that.
+MOST_LANES = 1 << 13
 
 
 class DataType(str):
@@ -93,12 +98,12 @@ class DataType(str):
             return found
         match = _NAMES.fullmatch(text)
         if match is None:
-            raise ValueError(f"unknown data type {text!r}; expected one of {', '.join(TENSOR_DTYPES)}")
+            raise ArgumentValueError(f"unknown data type {text!r}; expected one of {', '.join(TENSOR_DTYPES)}")
         name, lanes = match.group(1), int(match.group(2) or 1)
         if lanes == 1 and text != name:
             return cls(name)
-        if lanes < 1:
-            raise ValueError(f"data type {text!r} has no lanes")
+        if not 1 <= lanes <= MOST_LANES:
+            raise ArgumentValueError(f"data type {text!r}: expected 1 to {MOST_LANES} lanes, found {lanes}")
         self = super().__new__(cls, text)
         self.kind, self.bits = _SCALARS[name]
         self.lanes = lanes
@@ -145,9 +150,10 @@ def as_dtype(value: Any) -> DataType:
     if isinstance(value, str):
         return DataType(value)
     try:
-        return DataType(np.dtype(value).name)
-    except TypeError as error:
-        raise ValueError(f"{value!r} is no data type; expected one of {', '.join(TENSOR_DTYPES)}") from error
+        name = np.dtype(value).name
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ArgumentValueError(f"{value!r:.60} is no data type; expected {', '.join(TENSOR_DTYPES)}") from error
+    return DataType(name)
 
 
 BOOL = DataType("bool")

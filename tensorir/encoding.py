@@ -45,6 +45,9 @@ _VAR = _CLASSES.index(expr.Var)
 #: The classes whose nodes have a name, which only readers see.
 _NAMED = (expr.Var, expr.Buffer, PrimFunc)
 
+#: Errors of reading data that were encoded by something else, or changed.
+MALFORMED = (KeyError, IndexError, TypeError, ValueError, AttributeError, RecursionError, OverflowError, StopIteration)
+
 _SEPARATORS = (",", ":")
 
 #: In place of a node's number: its parts are being written.
@@ -77,9 +80,12 @@ class Encoded:
             variables: its integer parameters, in order; by default new ones.
 
         Raises:
-            EncodingError: the function has other parameters.
+            EncodingError: the function has other parameters, or the text is not one that :func:`encode` wrote.
         """
-        return _decode(self, variables)
+        try:
+            return _decode(self, variables)
+        except MALFORMED as error:
+            raise EncodingError(f"expected an encoded function, found something else ({error!r:.200})") from error
 
 
 def encode(func: PrimFunc) -> Encoded:
@@ -139,7 +145,8 @@ def _decode(encoded: Encoded, variables: Sequence[expr.Var] | None) -> PrimFunc:
         read = _READ[record[0]](record, made, names)
         made.append(given.get(number, read))
     func = made[-1]
-    assert isinstance(func, PrimFunc)
+    if not isinstance(func, PrimFunc):
+        raise EncodingError(f"expected a function as the last record, found {type(func).__name__}")
     order, origins = _untagged(json.loads(encoded.origins), made)
     values = {**func.attrs, **origins}
     return PrimFunc(func.name, func.params, func.body, {key: values[key] for key in order})

@@ -14,6 +14,26 @@ class TilewrightError(Exception):
     """
 
 
+class ArgumentTypeError(TilewrightError, TypeError):
+    """An argument of a function or constructor has the wrong type: the message says expected and found."""
+
+
+class ArgumentValueError(TilewrightError, ValueError):
+    """An argument has the right type, but a value that it cannot have: the message says expected and found."""
+
+
+class ArgumentIndexError(TilewrightError, IndexError):
+    """An index of a tensor or a tuple is outside of it, or has too many parts."""
+
+
+class NestingError(TilewrightError, RecursionError):
+    """A program is nested too deeply: expressions, statements or loops within each other."""
+
+
+class BudgetError(TilewrightError):
+    """Legal work is too much to be begun: the message says the budget, and what would be needed."""
+
+
 class TypeInferenceError(TilewrightError, TypeError):
     """An expression has no type: the message names operator, argument, expected and found."""
 
@@ -99,6 +119,10 @@ class SettingError(TilewrightError, ValueError):
 
 class EncodingError(TilewrightError):
     """A function holds data that cannot be encoded, or its text cannot be decoded."""
+
+
+class TargetError(TilewrightError, ValueError):
+    """A target does not exist: its kind, an option, a processor or a system; the message has the nearest names."""
 
 
 class CodegenError(TilewrightError):

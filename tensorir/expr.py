@@ -36,6 +36,7 @@ from tilewright.tensorir.arithmetic import (
     match_operands,
 )
 from tilewright.tensorir.dtype import BOOL, FLOAT32, HANDLE, INT64, DataType, as_dtype
+from tilewright.tensorir.errors import ArgumentTypeError, ArgumentValueError
 from tilewright.tensorir.intrinsics import find_intrinsic
 from tilewright.tensorir.node import Node, buffer, child, children, derived, node
 
@@ -108,12 +109,25 @@ class Buffer(Node):
 
     def __post_init__(self) -> None:
         _set(self, "dtype", as_dtype(self.dtype))
+        if not isinstance(self.name, str):
+            raise ArgumentTypeError(f"a buffer's name is a string, found {self.name!r:.80}")
+        for what, sizes in (("shape", self.shape), ("strides", self.strides)):
+            if not isinstance(sizes, Iterable) or isinstance(sizes, (str, bytes)):
+                raise ArgumentTypeError(
+                    f"buffer {self.name}: {what}: expected a sequence of integers, found {sizes!r:.80}"
+                )
+        if isinstance(self.alignment, bool) or not isinstance(self.alignment, int) or self.alignment < 0:
+            raise ArgumentTypeError(f"buffer {self.name}: expected an alignment in bytes, found {self.alignment!r:.80}")
         _set(self, "shape", tuple(as_expr(extent, INT64) for extent in self.shape))
         _set(self, "strides", tuple(as_expr(stride, INT64) for stride in self.strides))
         if self.scope not in SCOPES:
-            raise ValueError(f"buffer {self.name}: unknown scope {self.scope!r}; expected one of {', '.join(SCOPES)}")
+            raise ArgumentValueError(
+                f"buffer {self.name}: unknown scope {self.scope!r}; expected one of {', '.join(SCOPES)}"
+            )
         if self.strides and len(self.strides) != len(self.shape):
-            raise ValueError(f"buffer {self.name}: {len(self.shape)} dimensions but {len(self.strides)} strides")
+            raise ArgumentValueError(
+                f"buffer {self.name}: {len(self.shape)} dimensions but {len(self.strides)} strides"
+            )
 
     @property
     def ndim(self) -> int:
@@ -124,7 +138,9 @@ class Buffer(Node):
         return BufferLoad(self, indices if isinstance(indices, tuple) else (indices,))
 
     def __setitem__(self, indices: Any, value: Any) -> None:
-        raise TypeError(f"{self.name}[..] = .. stands in a function decorated with @func; a Builder has store()")
+        raise ArgumentTypeError(
+            f"{self.name}[..] = .. stands in a function decorated with @func; a Builder has store()"
+        )
 
     @classmethod
     def __class_getitem__(cls, items: Any) -> Any:
@@ -145,9 +161,9 @@ class Select(PureExpr):
     def __post_init__(self) -> None:
         a, b, condition = self.true_value.dtype, self.false_value.dtype, self.condition.dtype
         if a is not b:
-            raise TypeError(f"select: values have different types, {a!s} and {b!s}")
+            raise ArgumentTypeError(f"select: values have different types, {a!s} and {b!s}")
         if not condition.is_bool or condition.lanes not in (1, a.lanes):
-            raise TypeError(f"select: expected a bool condition with 1 or {a.lanes} lanes, found {condition!s}")
+            raise ArgumentTypeError(f"select: expected a bool condition with 1 or {a.lanes} lanes, found {condition!s}")
         _set(self, "dtype", a)
 
 
@@ -165,13 +181,13 @@ class Choose(PureExpr):
 
     def __post_init__(self) -> None:
         if not self.index.dtype.is_integer or self.index.dtype.lanes != 1:
-            raise TypeError(f"choose: expected an integer as index, found {self.index.dtype!s}")
+            raise ArgumentTypeError(f"choose: expected an integer as index, found {self.index.dtype!s}")
         if not self.values:
-            raise ValueError("choose: expected at least one value")
+            raise ArgumentValueError("choose: expected at least one value")
         dtype = self.values[0].dtype
         for value in self.values:
             if value.dtype is not dtype:
-                raise TypeError(f"choose: values have different types, {dtype!s} and {value.dtype!s}")
+                raise ArgumentTypeError(f"choose: values have different types, {dtype!s} and {value.dtype!s}")
         _set(self, "dtype", dtype)
 
     def chosen(self, index: int) -> Expr:
@@ -254,9 +270,11 @@ class Ramp(PureExpr):
 
     def __post_init__(self) -> None:
         if self.base.dtype is not self.stride.dtype or not self.base.dtype.is_integer or self.base.dtype.lanes != 1:
-            raise TypeError(f"ramp: expected scalar integers, found {self.base.dtype!s} and {self.stride.dtype!s}")
+            raise ArgumentTypeError(
+                f"ramp: expected scalar integers, found {self.base.dtype!s} and {self.stride.dtype!s}"
+            )
         if self.lanes < 2:
-            raise ValueError(f"ramp: expected at least 2 lanes, found {self.lanes}")
+            raise ArgumentValueError(f"ramp: expected at least 2 lanes, found {self.lanes}")
         _set(self, "dtype", self.base.dtype.with_lanes(self.lanes))
 
 
@@ -277,20 +295,22 @@ def check_access(accessed: Buffer, indices: tuple[Expr, ...], predicate: Expr | 
         TypeError: wrong number or type of indices, or a predicate that is no bool of as many lanes.
     """
     if len(indices) != len(accessed.shape):
-        raise TypeError(f"buffer {accessed.name} has {len(accessed.shape)} dimensions, found {len(indices)} indices")
+        raise ArgumentTypeError(
+            f"buffer {accessed.name} has {len(accessed.shape)} dimensions, found {len(indices)} indices"
+        )
     lanes = 1
     for index in indices:
         dtype = index.dtype
         if dtype is INT64:
             continue
         if not dtype.is_integer:
-            raise TypeError(f"buffer {accessed.name}: expected integer indices, found {dtype!s}: {index!s}")
+            raise ArgumentTypeError(f"buffer {accessed.name}: expected integer indices, found {dtype!s}: {index!s}")
         if dtype.lanes != 1:
             if lanes not in (1, dtype.lanes):
-                raise TypeError(f"buffer {accessed.name}: indices of {lanes} and {dtype.lanes} lanes")
+                raise ArgumentTypeError(f"buffer {accessed.name}: indices of {lanes} and {dtype.lanes} lanes")
             lanes = dtype.lanes
     if predicate is not None and (not predicate.dtype.is_bool or predicate.dtype.lanes not in (1, lanes)):
-        raise TypeError(
+        raise ArgumentTypeError(
             f"buffer {accessed.name}: expected a bool predicate of {lanes} lanes, found {predicate.dtype!s}"
         )
     return lanes

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable, Sequence
 
+from tilewright.tensorir.errors import TargetError
 from tilewright.tensorir.processors import AARCH64, X86_64, architecture_of
 
 _AVX10_1 = (
@@ -97,13 +98,13 @@ def parse_changes(mattr: str | Sequence[str] | None) -> tuple[str, ...]:
     """Return the changes in a text such as ``+avx2,-avx512f``, or in a list of them, each a sign and a name.
 
     Raises:
-        ValueError: one has no sign, or no name.
+        TargetError: one has no sign, or no name.
     """
     parts = mattr.split(",") if isinstance(mattr, str) else list(mattr or ())
     changes = tuple([part.strip() for part in parts if part.strip()])
     for change in changes:
         if change[0] not in "+-" or len(change.split()) > 1 or "," in change or len(change) < 2:
-            raise ValueError(f"mattr: expected features as '+avx2,-avx512f', found {change!r}")
+            raise TargetError(f"mattr: expected features as '+avx2,-avx512f', found {change!r}")
     return changes
 
 
@@ -120,7 +121,7 @@ def changed_features(features: frozenset[str], changes: Iterable[str], mtriple: 
     must have. Where features are not described here, all are taken to be instructions.
 
     Raises:
-        ValueError: code for the architecture would lack a feature that it needs.
+        TargetError: code for the architecture would lack a feature that it needs.
     """
     table = described_features(mtriple)
     found = set(features)
@@ -132,7 +133,7 @@ def changed_features(features: frozenset[str], changes: Iterable[str], mtriple: 
             found -= {other for other in {*table, *found, name} if name in _needed(other, mtriple)}
     lacking = architecture_of(mtriple).features - found
     if lacking:
-        raise ValueError(f"mattr: code for {mtriple} needs {', '.join(sorted(lacking))}, found {','.join(changes)!r}")
+        raise TargetError(f"mattr: code for {mtriple} needs {', '.join(sorted(lacking))}, found {','.join(changes)!r}")
     return frozenset(found)
 
 

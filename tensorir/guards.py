@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from tilewright.tensorir.conditions import OPPOSITES, conjuncts
+from tilewright.tensorir.errors import ArgumentTypeError
 from tilewright.tensorir.expr import (
     BinaryOp,
     BufferLoad,
@@ -46,10 +47,12 @@ def if_then_else(condition: ExprLike, true_value: ExprLike, false_value: ExprLik
     """
     condition = as_expr(condition)
     if not condition.dtype.is_bool or condition.dtype.lanes != 1:
-        raise TypeError(f"if_then_else: expected a scalar bool condition, found {condition.dtype!s}: {condition!s}")
+        raise ArgumentTypeError(
+            f"if_then_else: expected a scalar bool condition, found {condition.dtype!s}: {condition!s}"
+        )
     a, b = match_operands(true_value, false_value)
     if a.dtype is not b.dtype:
-        raise TypeError(f"if_then_else: values have different types, {a.dtype!s} and {b.dtype!s}: {a!s}, {b!s}")
+        raise ArgumentTypeError(f"if_then_else: values have different types, {a.dtype!s} and {b.dtype!s}: {a!s}, {b!s}")
     if isinstance(condition, IntImm):
         return a if condition.value else b
     return select(condition, guarded(a, condition), guarded(b, negation(condition)))
@@ -110,7 +113,7 @@ class _Guard(Mutator):
         if call.name in ADDRESSING and call.is_pure:
             return call  # it asks for a place, and touches no memory
         if not call.is_pure:
-            raise TypeError(f"{call.name} has an effect, which a condition cannot undo: write an if around it")
+            raise ArgumentTypeError(f"{call.name} has an effect, which a condition cannot undo: write an if around it")
         made: Expr = self.generic_mutate(call)
         return made
 

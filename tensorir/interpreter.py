@@ -19,6 +19,7 @@ from tilewright.tensorir.functor import walk
 from tilewright.tensorir.interpreter_expressions import Code, Frame, nothing
 from tilewright.tensorir.interpreter_memory import Pointer, view
 from tilewright.tensorir.interpreter_statements import StatementCompiler
+from tilewright.tensorir.nesting import bounded
 from tilewright.tensorir.node import Node
 from tilewright.tensorir.stmt import BufferStore, PrimFunc
 
@@ -36,9 +37,10 @@ def interpret(func: PrimFunc, *args: Any, functions: Mapping[str, PrimFunc] | No
         InputError: the arguments do not fit the parameters.
         OutOfBoundsError: an access outside a buffer.
         UndefinedOperationError: an integer division by zero, or a shift by too many bits.
+        NestingError, BudgetError: a function is nested too deeply, or too large.
     """
     machine = Machine(functions or {})
-    with np.errstate(all="ignore"):
+    with np.errstate(all="ignore"), bounded("interpreting", func, *machine.functions.values()):
         machine.program(func).call_with_arrays(args)
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.tensorir.dtype import DataType
+from tilewright.tensorir.errors import ArgumentValueError
 from tilewright.tensorir.folding import trunc_div, wrap_integer
 
 Operation = Callable[..., Any]
@@ -34,7 +35,7 @@ def wrapping(function: Callable[[int, int], int], dtype: DataType) -> Operation:
 def _shift(function: Callable[[int, int], int], bits: int) -> Callable[[int, int], int]:
     def compute(a: int, b: int) -> int:
         if not 0 <= b < bits:
-            raise ValueError(f"shift by {b} of a value of {bits} bits")
+            raise ArgumentValueError(f"shift by {b} of a value of {bits} bits")
         return function(a, b)
 
     return compute
@@ -70,7 +71,7 @@ def _vector_shift(function: Operation) -> Operation:
     def compute(a: Any, b: Any) -> Any:
         bits = a.dtype.itemsize * 8
         if not np.all((b >= 0) & (b < bits)):
-            raise ValueError(f"shift by {b} of values of {bits} bits")
+            raise ArgumentValueError(f"shift by {b} of values of {bits} bits")
         return function(a, b)
 
     return compute

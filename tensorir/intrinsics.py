@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from tilewright.tensorir.dtype import BOOL, HANDLE, INT64, VOID, DataType
+from tilewright.tensorir.errors import ArgumentTypeError, ArgumentValueError
 from tilewright.tensorir.interpreter_values import Operation
 from tilewright.tensorir.intrinsic_values import (
     Evaluation,
@@ -137,7 +138,7 @@ class Intrinsic:
             ValueError: its value does not depend on the arguments' values alone.
         """
         if self.evaluate is None:
-            raise ValueError(f"intrinsic {self.name} has no value")
+            raise ArgumentValueError(f"intrinsic {self.name} has no value")
         return self.evaluate(args, result)
 
     def count_operations(self, args: Sequence[DataType], result: DataType) -> tuple[DataType, int]:
@@ -151,6 +152,8 @@ class Intrinsic:
         Raises:
             TypeError: the intrinsic leaves the type to the call.
         """
+        if self.result in ("same", "bool") and not args:
+            raise ArgumentTypeError(f"{self.name}: expected {self.arity} arguments, found none")
         if self.result == "same":
             first: DataType = args[0].dtype
             return first
@@ -163,7 +166,7 @@ class Intrinsic:
             return VOID
         if self.result == "handle":
             return HANDLE
-        raise TypeError(f"{self.name}: the call must state its result type")
+        raise ArgumentTypeError(f"{self.name}: the call must state its result type")
 
     def check(self, call: Any) -> None:
         """Check number and types of the arguments of ``call`` and its result type.
@@ -172,7 +175,7 @@ class Intrinsic:
             TypeError: they do not fit.
         """
         if len(call.args) != self.arity:
-            raise TypeError(f"{self.name}: expected {self.arity} arguments, found {len(call.args)}")
+            raise ArgumentTypeError(f"{self.name}: expected {self.arity} arguments, found {len(call.args)}")
         for arg in call.args:
             dtype = arg.dtype
             fits = {
@@ -186,12 +189,12 @@ class Intrinsic:
                 kind = "even vector" if self.operands == "vector" else self.operands
                 expected = f"{kind} arguments of one type" if self.operands != "any" else "arguments"
                 found = ", ".join(str(a.dtype) for a in call.args)
-                raise TypeError(f"{self.name}: expected {expected}, found {found}")
+                raise ArgumentTypeError(f"{self.name}: expected {expected}, found {found}")
         problem = self.misfit([arg.dtype for arg in call.args]) if self.misfit is not None else None
         if problem is not None:
-            raise TypeError(f"{self.name}: {problem}")
+            raise ArgumentTypeError(f"{self.name}: {problem}")
         if self.result != "given" and call.dtype is not self.result_type(call.args):
-            raise TypeError(f"{self.name}: gives {self.result_type(call.args)!s}, not {call.dtype!s}")
+            raise ArgumentTypeError(f"{self.name}: gives {self.result_type(call.args)!s}, not {call.dtype!s}")
 
 
 INTRINSICS: dict[str, Intrinsic] = {}
@@ -203,10 +206,10 @@ def find_intrinsic(name: str) -> Intrinsic:
     Raises:
         ValueError: there is none.
     """
-    try:
-        return INTRINSICS[name]
-    except KeyError:
-        raise ValueError(f"unknown intrinsic {name!r}; expected one of {', '.join(sorted(INTRINSICS))}") from None
+    found = INTRINSICS.get(name) if isinstance(name, str) else None
+    if found is None:
+        raise ArgumentValueError(f"unknown intrinsic {name!r:.80}; expected one of {', '.join(sorted(INTRINSICS))}")
+    return found
 
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -223,7 +226,7 @@ def lowers(generator: str, *names: str) -> Callable[[_F], _F]:
         for name in names:
             lowerings = find_intrinsic(name).lowerings
             if generator in lowerings:
-                raise ValueError(f"{generator} has a lowering of the intrinsic {name} already")
+                raise ArgumentValueError(f"{generator} has a lowering of the intrinsic {name} already")
             lowerings[generator] = function
         return function
 

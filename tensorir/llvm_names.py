@@ -15,6 +15,7 @@ import sys
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from tilewright.tensorir.errors import TargetError
 from tilewright.tensorir.processors import AARCH64, OTHER, X86_64, architecture_of, is_described, is_plain_feature
 
 #: Seconds for the child; it needs a fifth of one.
@@ -69,22 +70,22 @@ def check_names(mcpu: str, mtriple: str, changes: Sequence[str] = ()) -> None:
     if not answer.has_triple:
         first = mtriple.split("-")[0]
         near = _near(first, (*X86_64.names, *AARCH64.names))
-        raise ValueError(
+        raise TargetError(
             f"mtriple: LLVM generates no code for {mtriple!r}{near or '; expected one as x86_64-linux-gnu'}"
         )
     if mcpu not in answer.processors:
         hint = _near(mcpu, answer.processors)
-        raise ValueError(f"mcpu: LLVM has no processor {mcpu!r} for {mtriple}{hint or _listed(answer.processors)}")
+        raise TargetError(f"mcpu: LLVM has no processor {mcpu!r} for {mtriple}{hint or _listed(answer.processors)}")
     for change in changes:
         if change[1:] not in answer.features:
             hint = _near(change[1:], answer.features)
-            raise ValueError(
+            raise TargetError(
                 f"mattr: LLVM has no feature {change[1:]!r} for {mtriple}{hint or _listed(answer.features)}"
             )
     if not answer.generates and changes and ask(mcpu, mtriple).generates:  # type: ignore[union-attr]  # it answered
-        raise ValueError(f"mattr: LLVM generates no code for {mtriple} with {','.join(changes)!r}")
+        raise TargetError(f"mattr: LLVM generates no code for {mtriple} with {','.join(changes)!r}")
     if not answer.generates:
-        raise ValueError(f"mcpu: LLVM generates no code for {mtriple} on processor {mcpu!r}, such as one of 32 bits")
+        raise TargetError(f"mcpu: LLVM generates no code for {mtriple} on processor {mcpu!r}, such as one of 32 bits")
 
 
 @functools.cache

@@ -14,8 +14,9 @@ import re
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-from tilewright.tensorir.errors import ParseError
+from tilewright.tensorir.errors import ArgumentTypeError, ParseError
 from tilewright.tensorir.expr import Buffer, Expr, Var
+from tilewright.tensorir.nesting import bounded
 from tilewright.tensorir.parser_statements import StatementParser
 from tilewright.tensorir.stmt import PrimFunc, Stmt
 
@@ -95,7 +96,10 @@ def primfunc_end(text: str, start: int) -> int:
 def _build(build: Callable[[StatementParser], T], text: str, first_line: int, names: Mapping[str, Var | Buffer]) -> T:
     """Return the result of ``build`` on ``text``. Trees with positions take twice as long to read, so only a text with
     an error is read into them."""
-    try:
-        return build(StatementParser(text, first_line, names, places=False))
-    except ParseError:
-        return build(StatementParser(text, first_line, names, places=True))
+    if not isinstance(text, str):
+        raise ArgumentTypeError(f"expected the text of the loop-level IR, found {type(text).__name__}")
+    with bounded("reading the text"):
+        try:
+            return build(StatementParser(text, first_line, names, places=False))
+        except ParseError:
+            return build(StatementParser(text, first_line, names, places=True))

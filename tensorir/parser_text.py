@@ -6,6 +6,7 @@ import difflib
 import functools
 import json
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,9 @@ _TERMINALS = {
     "$END": "the end of the text",
 }
 
+#: What is escaped in a name in backquotes, and the quotes that are not, which JSON does not have.
+_ESCAPED = re.compile(r'(\\.)|"')
+
 
 @functools.cache
 def _grammar(places: bool) -> Lark:
@@ -46,7 +50,7 @@ def _grammar(places: bool) -> Lark:
 
 def _unquote(token: str) -> str:
     if token.startswith("`"):
-        name: str = json.loads('"' + token[1:-1].replace('"', '\\"') + '"')
+        name: str = json.loads('"' + _ESCAPED.sub(lambda found: found[1] or '\\"', token[1:-1]) + '"')
         return name
     return str(token)
 
@@ -111,7 +115,7 @@ class TextReader:
         """Return the node ``kind(*args)``; an exception of its constructor becomes an error at ``tree``."""
         try:
             return kind(*args)
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, OverflowError) as error:
             raise self.error(tree, str(error)) from None
 
     # Names.

@@ -27,14 +27,20 @@ The text reads like Python with braces. Its rules, in full, are the grammar in `
 
 from __future__ import annotations
 
+from tilewright.tensorir.nesting import bounded
 from tilewright.tensorir.node import Node
 from tilewright.tensorir.printer_statements import StatementPrinter
 
 
 def to_text(node: Node) -> str:
-    """Return the text of any node. That of a function parses back to a structurally equal one."""
+    """Return the text of any node. That of a function parses back to a structurally equal one.
+
+    Raises:
+        NestingError, BudgetError: the program is nested too deeply, or too large.
+    """
     printer = StatementPrinter()
-    printer.root(node)
+    with bounded("printing", node):
+        printer.root(node)
     return printer.text()
 
 
@@ -47,7 +53,8 @@ def underline(root: Node, node: Node, message: str = "", context: int = 3, withi
         within: show the occurrence inside this node, for a ``node`` such as a variable that occurs several times.
     """
     printer = StatementPrinter(marked=(node,) if within is None else (node, within))
-    printer.root(root)
+    with bounded("printing", root):
+        printer.root(root)
     text = printer.text()
     note = f" {message}" if message else ""
     spans = printer.spans[node]

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from tilewright.tensorir.dtype import DataType
+from tilewright.tensorir.errors import ArgumentValueError
 from tilewright.tensorir.expr import Expr, ExprLike, Var, as_expr, binary, compare, const, select
 from tilewright.tensorir.node import notes_on
 
@@ -51,7 +52,7 @@ def _axes(axis: Var | Sequence[Var]) -> tuple[Var, ...]:
     axes = (axis,) if isinstance(axis, Expr) or not isinstance(axis, Sequence) else tuple(axis)
     for var in axes:
         if not isinstance(var, Var) or reduce_axis not in notes_on(var):
-            raise ValueError(
+            raise ArgumentValueError(
                 f"{var!s} is not a reduction axis; make it with reduce_axis(). "
                 "(The lesser and the greater of two values are minimum() and maximum().)"
             )

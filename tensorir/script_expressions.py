@@ -18,7 +18,7 @@ from typing import Any
 from tilewright.tensorir import functions, guards, script_words
 from tilewright.tensorir.builder import Builder
 from tilewright.tensorir.dtype import DataType
-from tilewright.tensorir.errors import ParseError
+from tilewright.tensorir.errors import ArgumentTypeError, ArgumentValueError, ParseError
 from tilewright.tensorir.expr import (
     Buffer,
     BufferLoad,
@@ -192,14 +192,14 @@ class ExpressionReader:
 
     def region(self, buffer: Buffer, indices: Sequence[Any]) -> BufferRegion:
         if len(indices) != buffer.ndim:
-            raise TypeError(f"buffer {buffer.name} has {buffer.ndim} dimensions, found {len(indices)} indices")
+            raise ArgumentTypeError(f"buffer {buffer.name} has {buffer.ndim} dimensions, found {len(indices)} indices")
         ranges = []
         for index, extent in zip(indices, buffer.shape, strict=True):
             if not isinstance(index, slice):
                 ranges.append(Range(index, as_expr(1)))
                 continue
             if index.step is not None:
-                raise ValueError("a region has no steps")
+                raise ArgumentValueError("a region has no steps")
             begin, end = (0 if index.start is None else index.start), (extent if index.stop is None else index.stop)
             ranges.append(Range(as_expr(begin), binary("sub", end, begin)))
         return BufferRegion(buffer, tuple(ranges))

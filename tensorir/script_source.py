@@ -40,7 +40,10 @@ class Source:
         indented = self.lines[0][:1].isspace()  # then it stands in another function or class
         self._before_first = first - 1 - indented
         self._skipped = int(indented)
-        module = ast.parse("if True:\n" + "".join(lines) if indented else "".join(lines))
+        try:
+            module = ast.parse("if True:\n" + "".join(lines) if indented else "".join(lines))
+        except SyntaxError as error:  # the lines are only some of the function's, as Python counts them
+            raise ParseError(f"func: the source of {function.__qualname__} cannot be told apart: {error}") from None
         found = [
             node for node in ast.walk(module) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
         ]

@@ -10,6 +10,7 @@ import ast
 import contextlib
 import numbers
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from tilewright.tensorir import script_words
@@ -76,9 +77,9 @@ class StatementReader(ExpressionReader):
         read(self, stmt)
         self.builder.origin = before
 
-    def inside(self, stmts: Iterable[ast.stmt], **names: Any) -> None:
-        """Read a body with a scope of its own."""
-        self.scopes.append(names)
+    def inside(self, stmts: Iterable[ast.stmt], names: Mapping[str, Any] = MappingProxyType({})) -> None:
+        """Read a body with a scope of its own, which begins with ``names``."""
+        self.scopes.append(dict(names))
         self.body(stmts)
         self.ended.update(self.scopes.pop())
 
@@ -136,7 +137,7 @@ class StatementReader(ExpressionReader):
             if any(name in scope for scope in self.scopes):  # behind the loop Python would have its last value
                 raise self.error(stmt.target, f"{name} has a value already; give the loop's variable another name")
         self.fixed.update(dict.fromkeys(names.values(), "the variable of a loop"))
-        self.inside(stmt.body, **names)
+        self.inside(stmt.body, names)
 
     def repeat(self, stmt: ast.For) -> None:
         """Read a body once for each item of what Python knows now."""

@@ -14,6 +14,7 @@ from typing import Any
 
 from tilewright.tensorir.builder import Builder
 from tilewright.tensorir.dtype import INT64, DataType, as_dtype
+from tilewright.tensorir.errors import ArgumentTypeError
 from tilewright.tensorir.expr import Buffer, Expr, Var
 from tilewright.tensorir.script_source import Source
 
@@ -37,7 +38,9 @@ def buffer_type(items: Any) -> BufferType:
     parts = items if isinstance(items, tuple) else (items,)
     if parts and isinstance(parts[0], (tuple, list)):
         if len(parts) > 2:
-            raise TypeError(f'expected Buffer[(extents), dtype], such as Buffer[("n", 64), "float32"], found {items!r}')
+            raise ArgumentTypeError(
+                f'expected Buffer[(extents), dtype], such as Buffer[("n", 64), "float32"], found {items!r}'
+            )
         return BufferType(tuple(parts[0]), as_dtype(parts[1] if len(parts) > 1 else "float32"))
     if parts and _names_dtype(parts[-1]):
         return BufferType(parts[:-1], as_dtype(parts[-1]))

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from tilewright.tensorir.dtype import INT64
+from tilewright.tensorir.errors import ArgumentTypeError, ArgumentValueError
 from tilewright.tensorir.expr import Buffer, Expr, Var, as_expr, as_indices, check_access
 from tilewright.tensorir.keys import SIZES_FROM
 from tilewright.tensorir.node import Node, buffer, child, children, definition, new_buffer, node
@@ -46,9 +47,11 @@ class For(Stmt):
             _set(self, "min", as_expr(self.min, self.var.dtype))
             _set(self, "extent", as_expr(self.extent, self.var.dtype))
         if self.kind not in FOR_KINDS:
-            raise ValueError(f"for {self.var.name}: unknown kind {self.kind!r}; expected one of {', '.join(FOR_KINDS)}")
+            raise ArgumentValueError(
+                f"for {self.var.name}: unknown kind {self.kind!r}; expected one of {', '.join(FOR_KINDS)}"
+            )
         if self.min.dtype is not self.var.dtype or self.extent.dtype is not self.var.dtype:
-            raise TypeError(
+            raise ArgumentTypeError(
                 f"for {self.var.name}: variable is {self.var.dtype!s}, bounds are "
                 f"{self.min.dtype!s} and {self.extent.dtype!s}"
             )
@@ -72,7 +75,7 @@ class BufferStore(Stmt):
         if lanes != expected.lanes:
             expected = expected.with_lanes(lanes)
         if self.value.dtype is not expected:
-            raise TypeError(
+            raise ArgumentTypeError(
                 f"store to {self.buffer.name}: expected {expected!s}, found {self.value.dtype!s}: {self.value!s}"
             )
 
@@ -94,7 +97,7 @@ class IfThenElse(Stmt):
 
     def __post_init__(self) -> None:
         if not self.condition.dtype.is_bool:
-            raise TypeError(f"if: expected a bool condition, found {self.condition.dtype!s}")
+            raise ArgumentTypeError(f"if: expected a bool condition, found {self.condition.dtype!s}")
 
 
 @node
@@ -115,7 +118,9 @@ class LetStmt(Stmt):
 
     def __post_init__(self) -> None:
         if self.var.dtype is not self.value.dtype:
-            raise TypeError(f"let {self.var.name}: variable is {self.var.dtype!s}, value is {self.value.dtype!s}")
+            raise ArgumentTypeError(
+                f"let {self.var.name}: variable is {self.var.dtype!s}, value is {self.value.dtype!s}"
+            )
 
 
 @node
@@ -161,7 +166,9 @@ class IterVar(Node):
         _set(self, "extent", as_expr(self.extent, self.var.dtype))
         _set(self, "value", as_expr(self.value, self.var.dtype))
         if self.kind not in ITER_KINDS:
-            raise ValueError(f"{self.var.name}: unknown kind {self.kind!r}; expected one of {', '.join(ITER_KINDS)}")
+            raise ArgumentValueError(
+                f"{self.var.name}: unknown kind {self.kind!r}; expected one of {', '.join(ITER_KINDS)}"
+            )
 
 
 @node
@@ -206,6 +213,19 @@ class PrimFunc(Node):
     params: tuple[Any, ...] = definition()
     body: Stmt = child()
     attrs: Mapping[str, Any] = dataclasses.field(default_factory=lambda: _EMPTY)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str):
+            raise ArgumentTypeError(f"a function's name is a string, found {self.name!r:.80}")
+        if not isinstance(self.params, (tuple, list)) or not all(isinstance(p, (Var, Buffer)) for p in self.params):
+            raise ArgumentTypeError(
+                f"@{self.name}: expected variables and buffers as parameters, found {self.params!r:.80}"
+            )
+        if not isinstance(self.body, Stmt):
+            raise ArgumentTypeError(f"@{self.name}: expected a statement as body, found {type(self.body).__name__}")
+        if not isinstance(self.attrs, Mapping) or not all(isinstance(key, str) for key in self.attrs):
+            raise ArgumentTypeError(f"@{self.name}: expected attributes by name, found {self.attrs!r:.80}")
+        _set(self, "params", tuple(self.params))
 
     @property
     def buffers(self) -> tuple[Buffer, ...]:

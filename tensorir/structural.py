@@ -21,6 +21,7 @@ import numpy as np
 from tilewright.tensorir.dtype import DataType
 from tilewright.tensorir.expr import Buffer, Var
 from tilewright.tensorir.keys import ORIGIN_ATTRS
+from tilewright.tensorir.nesting import check_extent
 from tilewright.tensorir.node import Node
 from tilewright.tensorir.printer import to_text, underline
 from tilewright.tensorir.stmt import PrimFunc
@@ -36,7 +37,12 @@ def structural_equal(a: Node, b: Node, map_free_vars: bool = False) -> bool:
     Args:
         map_free_vars: variables and buffers that the nodes use but do not define may differ as well, one to one, as
             long as types, shapes and scopes agree.
+
+    Raises:
+        BudgetError: ``a`` is a function that is too large.
     """
+    if isinstance(a, PrimFunc) and a is not b:
+        check_extent("comparing", [a])
     return _Comparison(map_free_vars).difference(a, b) is None
 
 
@@ -64,7 +70,12 @@ def structural_hash(node: Node, most_nodes: int | None = None) -> int:
     Args:
         most_nodes: hash only this number of nodes, the first ones: enough to distinguish most programs, in a time that
             does not grow with them.
+
+    Raises:
+        BudgetError: a function, all of which is to be hashed, is too large.
     """
+    if isinstance(node, PrimFunc) and most_nodes is None:
+        check_extent("hashing", [node])
     hasher = _Hasher()
     hasher.run(node, most_nodes)
     return hasher.digest()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextvars
 import difflib
 import functools
+import numbers
 from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any
@@ -13,6 +14,7 @@ import llvmlite.binding as llvm
 
 from tilewright.tensorir.cores import default_threads
 from tilewright.tensorir.dtype import DataType
+from tilewright.tensorir.errors import ArgumentTypeError, TargetError
 from tilewright.tensorir.features import changed_features, parse_changes, preferred_bits
 from tilewright.tensorir.llvm_names import check_names
 from tilewright.tensorir.machine_queries import reported_caches
@@ -32,6 +34,9 @@ from tilewright.tensorir.processors import (
 CACHE_LINE = 64
 
 KINDS = ("llvm", "numba")
+
+#: The most threads that a target may name: more than any machine has.
+MOST_THREADS = 1 << 16
 
 
 @functools.cache
@@ -66,7 +71,7 @@ def _parsed(text: str) -> tuple[str, dict[str, Any]]:
     or two.
 
     Raises:
-        ValueError: it is no such text.
+        TargetError: it is no such text.
     """
     kind, *words = text.split() or [""]
     options: dict[str, Any] = {}
@@ -78,16 +83,21 @@ def _parsed(text: str) -> tuple[str, dict[str, Any]]:
         if not option.startswith("-") or name not in _OPTIONS:
             near = difflib.get_close_matches(name, _OPTIONS, 1)
             hint = f"did you mean -{near[0]}?" if near else f"expected -{', -'.join(_OPTIONS)}"
-            raise ValueError(f"target {text!r}: unknown option {option!r}; {hint}")
-        if not value:
-            raise ValueError(f"target {text!r}: option {option} has no value")
+            raise TargetError(f"target {text!r}: unknown option {option!r}; {hint}")
+        if not value or (value.startswith("-") and name != "mattr"):
+            raise TargetError(f"target {text!r}: option {option} has no value")
         if name in options:
-            raise ValueError(f"target {text!r}: option {option} is given twice")
+            raise TargetError(f"target {text!r}: option {option} is given twice")
         try:
             options[name] = _OPTIONS[name](value)
         except ValueError:
-            raise ValueError(f"target {text!r}: {option} is a number, found {value!r}") from None
+            raise TargetError(f"target {text!r}: {option} is a number, found {value!r}") from None
     return kind, options
+
+
+def _shown(number: int) -> str:
+    """Return a number, or how long it is: Python refuses to write numbers of many digits."""
+    return str(number) if abs(number) < 10**40 else f"a number of {number.bit_length()} bits"
 
 
 class Target:
@@ -108,8 +118,9 @@ class Target:
     Also a context: ``with Target("llvm"):`` makes it :meth:`current`, which ``build`` without a target reads.
 
     Raises:
-        ValueError: the kind or an option of the text is unknown, LLVM has no such processor, feature or triple, the
-            architecture cannot do without a feature, or the number of threads is not positive.
+        TargetError: the kind or an option of the text is unknown, LLVM has no such processor, feature or triple, the
+            architecture cannot do without a feature, or the number of threads is not positive (also a ValueError).
+        ArgumentTypeError: an argument has another type (also a TypeError).
     """
 
     #: The open ``with`` blocks, innermost last: several threads and tasks may enter a target at once.
@@ -124,6 +135,13 @@ class Target:
         mtriple: str | None = None,
         num_threads: int | None = None,
     ) -> None:
+        for name, given in (("mcpu", mcpu), ("mtriple", mtriple)):
+            if given is not None and not isinstance(given, str):
+                raise ArgumentTypeError(
+                    f"{name}: expected a name of LLVM's, found {type(given).__name__}: {given!r:.80}"
+                )
+            if given is not None and (not given or given != given.strip()):
+                raise TargetError(f"{name}: expected a name of LLVM's, found {given!r:.80}")
         if isinstance(kind, Target):
             mcpu, mattr, mtriple = mcpu or kind.mcpu, mattr or kind.mattr, mtriple or kind.mtriple
             num_threads, kind = num_threads or kind.num_threads, kind.kind
@@ -132,10 +150,19 @@ class Target:
             mcpu, mtriple = mcpu or options.get("mcpu"), mtriple or options.get("mtriple")
             mattr = mattr or options.get("mattr")
             num_threads = num_threads if num_threads is not None else options.get("num-threads")
+        elif not isinstance(kind, str):
+            raise ArgumentTypeError(f"target: expected a kind or a Target, found {type(kind).__name__}: {kind!r:.80}")
         if kind not in KINDS:
-            raise ValueError(f"unknown target kind {kind!r}; expected one of {', '.join(KINDS)}")
-        if num_threads is not None and num_threads < 1:
-            raise ValueError(f"num_threads must be at least 1, found {num_threads}")
+            raise TargetError(f"unknown target kind {kind!r:.80}; expected one of {', '.join(KINDS)}")
+        if num_threads is not None:
+            if isinstance(num_threads, bool) or not isinstance(num_threads, numbers.Integral):
+                raise ArgumentTypeError(
+                    f"num_threads must be an integer, found {type(num_threads).__name__}: {num_threads!r:.80}"
+                )
+            if not 1 <= num_threads <= MOST_THREADS:
+                limit = "least 1" if num_threads < 1 else f"most {MOST_THREADS}"
+                raise TargetError(f"num_threads must be at {limit}, found {_shown(num_threads)}")
+            num_threads = int(num_threads)
         host, host_features = _host_cpu()
         self.kind: str = kind
         self.mtriple: str = mtriple or process_triple()

@@ -18,6 +18,7 @@ from types import FunctionType
 from typing import Any
 
 from tilewright.tensorir.dtype import DataType, as_dtype
+from tilewright.tensorir.errors import ArgumentTypeError, ArgumentValueError
 from tilewright.tensorir.expr import Buffer, BufferLoad, Expr, ExprLike, FloatImm, IntImm, Var, as_expr
 from tilewright.tensorir.functor import LOADS, free_vars, leaves, substitute, walk_statements, walk_to
 from tilewright.tensorir.keys import NUM_OUTPUTS
@@ -139,7 +140,7 @@ _tensor_of: weakref.WeakValueDictionary[Buffer, Tensor] = weakref.WeakValueDicti
 
 def placeholder(shape: Iterable[ExprLike], dtype: Any = "float32", name: str = "placeholder") -> Tensor:
     """An input tensor."""
-    return Tensor(Buffer(name, tuple(as_expr(extent) for extent in shape), as_dtype(dtype)))
+    return Tensor(Buffer(name, shape, as_dtype(dtype)))  # type: ignore[arg-type]  # converted there
 
 
 def compute(
@@ -223,7 +224,7 @@ def _tensors_read(roots: Iterable[Node], own: Set[Buffer], reader: str) -> tuple
             if isinstance(node, BufferLoad) and node.buffer not in own:
                 tensor = _tensor_of.get(node.buffer)
                 if tensor is None:
-                    raise TypeError(f"{reader} reads {node.buffer.name}, which is not a tensor")
+                    raise ArgumentTypeError(f"{reader} reads {node.buffer.name}, which is not a tensor")
                 found[tensor] = None
     return tuple(found)
 
@@ -244,7 +245,7 @@ def _index_names(formula: Callable[..., Any], count: int) -> list[str]:
     if len(parameters) == count and [p for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD] == parameters:
         return [parameter.name for parameter in parameters]
     if not [p for p in parameters if p.kind is p.VAR_POSITIONAL]:
-        raise TypeError(f"the formula takes {len(parameters)} indices, but the shape has {count} dimensions")
+        raise ArgumentTypeError(f"the formula takes {len(parameters)} indices, but the shape has {count} dimensions")
     return [f"i{number}" for number in range(count)]
 
 
@@ -368,10 +369,10 @@ def create_prim_func(
     ordered = _topological(outputs)
     for tensor in ordered:
         if tensor.body is None and tensor not in inputs:
-            raise ValueError(f"{name}: {tensor.name} is read but is not among the inputs")
+            raise ArgumentValueError(f"{name}: {tensor.name} is read but is not among the inputs")
     for tensor in outputs:
         if tensor.body is None:
-            raise ValueError(f"{name}: output {tensor.name} is a placeholder, not computed")
+            raise ArgumentValueError(f"{name}: output {tensor.name} is a placeholder, not computed")
     buffers: dict[Buffer, Buffer] = {}
     for tensor in outputs:
         old = tensor.buffer

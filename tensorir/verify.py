@@ -30,6 +30,7 @@ from tilewright.tensorir.functor import accesses_buffers, walk
 from tilewright.tensorir.intrinsics import ADDRESSING
 from tilewright.tensorir.invariants import broken_invariant
 from tilewright.tensorir.keys import NUM_OUTPUTS, NUM_WORKSPACES
+from tilewright.tensorir.nesting import bounded
 from tilewright.tensorir.node import Node
 from tilewright.tensorir.printer import underline
 from tilewright.tensorir.profiling import PROFILE_INTRINSICS
@@ -58,6 +59,7 @@ def verify(func: PrimFunc) -> None:
 
     Raises:
         VerifyError: it does not; the message lists all problems, each with its place in the function's text.
+        NestingError, BudgetError: it is nested too deeply, or too large.
     """
     refuse(func, find_problems(func), lambda text, node, within: f"{text}\n{underline(func, node, within=within)}")
 
@@ -69,7 +71,8 @@ Problem = tuple[str, Node, Node | None]
 def find_problems(func: PrimFunc) -> list[Problem]:
     """Return all that is wrong with ``func``, in its order."""
     verifier = _Verifier(func)
-    verifier.function()
+    with bounded("verifying", func):
+        verifier.function()
     return verifier.problems
 
 

@@ -19,6 +19,7 @@ import numpy as np
 
 from tilewright.codegen.llvm.innermost import Mark
 from tilewright.tensorir.dtype import DataType
+from tilewright.tensorir.errors import CodegenError
 from tilewright.tensorir.stmt import Stmt
 
 #: The statements that the lines of a function were emitted for: by the name of the result, or by the whole line.
@@ -42,6 +43,8 @@ DIVISIBLE = " ; divisible"
 #: The size in bytes of an instruction cache line.
 _CODE_LINE = 64
 _PLAIN_NAME = re.compile(r"[A-Za-z$._][A-Za-z0-9$._]*")
+#: LLVM cuts names off after 1,024 characters, also where they differ behind these.
+_LONGEST_HINT = 200
 _SUFFIXES = {"float16": "f16", "float32": "f32", "float64": "f64"}
 
 
@@ -119,9 +122,15 @@ def constant_vector(elements: Sequence[str], element_type: str) -> str:
 
 
 def global_name(name: str) -> str:
-    """Return ``@name`` with quotes and escapes where LLVM's syntax needs them."""
+    """Return ``@name`` with quotes and escapes where LLVM's syntax needs them.
+
+    Raises:
+        CodegenError: the name cannot be that of a symbol.
+    """
     if _PLAIN_NAME.fullmatch(name):
         return f"@{name}"
+    if "\0" in name or any("\ud800" <= char <= "\udfff" for char in name):
+        raise CodegenError(f"function {name!r}: the name of a symbol can have neither zeros nor lone surrogates")
     return f'@"{_escaped(name.encode())}"'
 
 
@@ -192,7 +201,8 @@ class Module:
 @functools.lru_cache(4096)
 def _clean(hint: str) -> str:
     """Replace the characters of a hint that LLVM's names may not have."""
-    return re.sub("[^A-Za-z0-9_]", "_", hint)
+    cleaned = re.sub("[^A-Za-z0-9_]", "_", hint[:_LONGEST_HINT])
+    return f"v{cleaned}" if cleaned[:1].isdigit() else cleaned  # %0.1 would be the value %0
 
 
 class Builder:

@@ -22,7 +22,7 @@ from tilewright.codegen.numba_.prologue import HEADER, HELPERS
 from tilewright.codegen.numba_.source import only_calls
 from tilewright.codegen.threads import ensure_threads, limited_threads, parallel_lock
 from tilewright.codegen.vector_width import vector_bits
-from tilewright.tensorir.errors import InputError
+from tilewright.tensorir.errors import CodegenError, InputError
 from tilewright.tensorir.expr import Buffer, IntImm, Var
 from tilewright.tensorir.functor import substitute
 from tilewright.tensorir.keys import CHECKED_ACCESSES
@@ -63,7 +63,7 @@ class NumbaModule:
         linecache.cache[filename] = (len(self.source), None, lines, filename)
         ensure_threads()  # before numba is imported below: afterwards it would not find TBB
         namespace: dict[str, Any] = {"__name__": filename}
-        tree = ast.parse(self.source, filename)
+        tree = _parsed(self.source, filename)
         helpers = [node.name for node in tree.body if isinstance(node, ast.FunctionDef) and node.name in HELPERS]
         tree.body = [node for node in tree.body if not (isinstance(node, ast.FunctionDef) and node.name in HELPERS)]
         namespace |= {name: _helper(name) for name in helpers}
@@ -121,6 +121,21 @@ class NumbaModule:
         with reporting, compiling, parallel_lock(), limited_threads(self.target.num_threads):
             function(*passed)
         self._compiled = True
+
+
+def _parsed(source: str, filename: str) -> ast.Module:
+    """Parse generated source.
+
+    Raises:
+        CodegenError: it is nested more deeply than Python's parser can follow.
+    """
+    try:
+        return ast.parse(source, filename)
+    except (SyntaxError, MemoryError) as error:  # earlier versions of Python name the limit by a MemoryError
+        raise CodegenError(
+            f"numba: the loops are nested more deeply than Python source can be: {error}; target llvm compiles them, "
+            "or functions of their own make them flat"
+        ) from None
 
 
 @functools.cache

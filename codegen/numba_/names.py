@@ -10,6 +10,9 @@ from tilewright.codegen.numba_.prologue import HELPERS
 
 _RESERVED = frozenset({"np", "math", "numba", "lane", *HELPERS, *keyword.kwlist, *dir(builtins)})
 
+#: LLVM, behind numba, cuts names off after 1,024 characters, also where they differ behind these.
+_LONGEST = 200
+
 
 class Names:
     """Chooses names that are not yet taken."""
@@ -19,7 +22,7 @@ class Names:
 
     def fresh(self, wanted: str) -> str:
         """Return ``wanted`` as an identifier, with a number appended if it is taken."""
-        base = re.sub(r"\W", "_", wanted, flags=re.ASCII) or "v"
+        base = re.sub(r"\W", "_", wanted[:_LONGEST], flags=re.ASCII) or "v"
         base = f"v{base}" if base[0].isdigit() else base
         name, count = base, 1
         while name in self._taken:

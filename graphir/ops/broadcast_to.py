@@ -15,6 +15,7 @@ from tilewright.graphir.op import Operator, register_operator
 from tilewright.graphir.ops.common import axis_index, normalize, read_broadcast, sequence_of
 from tilewright.graphir.types import TensorType
 from tilewright.tensorir import tensor as te
+from tilewright.tensorir.errors import ArgumentValueError
 from tilewright.tensorir.expr import Expr, Var, minimum
 from tilewright.tensorir.tensor import Tensor
 
@@ -131,7 +132,7 @@ class RepeatAttrs:
 
     def __post_init__(self) -> None:
         if type(self.repeats) is not int or self.repeats < 0:
-            raise ValueError(f"repeats: expected a count, found {self.repeats!r}")
+            raise ArgumentValueError(f"repeats: expected a count, found {self.repeats!r}")
 
 
 @register_operator

@@ -16,6 +16,7 @@ from tilewright.graphir.op import Operator
 from tilewright.graphir.types import TensorType
 from tilewright.tensorir import tensor as te
 from tilewright.tensorir.dtype import BOOL, FLOAT32, DataType
+from tilewright.tensorir.errors import ArgumentTypeError
 from tilewright.tensorir.expr import BufferLoad, Expr, IntImm, Var, as_expr, cast, const, select
 from tilewright.tensorir.tensor import Tensor
 
@@ -138,7 +139,7 @@ def sequence_of(value: Any, name: str) -> tuple[Any, ...]:
         TypeError: it is a string.
     """
     if isinstance(value, str):
-        raise TypeError(f"{name}: expected a sequence, found {value!r}")
+        raise ArgumentTypeError(f"{name}: expected a sequence, found {value!r}")
     return tuple(value) if isinstance(value, (tuple, list, np.ndarray)) else (value,)
 
 

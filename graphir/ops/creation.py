@@ -15,6 +15,7 @@ from tilewright.graphir.ops.common import ANY, Unary, normalize, sequence_of
 from tilewright.graphir.types import TensorType
 from tilewright.tensorir import tensor as te
 from tilewright.tensorir.dtype import FLOAT32, FLOAT64, INT64, DataType, as_dtype
+from tilewright.tensorir.errors import ArgumentTypeError, ArgumentValueError
 from tilewright.tensorir.expr import Expr, Var, as_expr, binary, cast, const
 from tilewright.tensorir.tensor import Tensor
 
@@ -43,10 +44,10 @@ class FullAttrs:
         shape = tuple(as_dim(dim) for dim in sequence_of(self.shape, "shape"))
         fill = self.fill.item() if hasattr(self.fill, "item") else self.fill
         if not isinstance(fill, (bool, int, float)):
-            raise TypeError(f"fill: expected a number, found {fill!r}")
+            raise ArgumentTypeError(f"fill: expected a number, found {fill!r}")
         dtype = as_dtype(self.dtype)
         if isinstance(fill, float) and not dtype.is_float:
-            raise TypeError(f"fill: expected a value of type {dtype!s}, found {fill!r}")
+            raise ArgumentTypeError(f"fill: expected a value of type {dtype!s}, found {fill!r}")
         normalize(self, shape=shape, fill=fill, dtype=dtype)
 
 
@@ -146,10 +147,10 @@ class ArangeAttrs:
         start, stop = (0, self.start) if self.stop is None else (self.start, self.stop)
         numbers = [_number(value, name) for value, name in ((start, "start"), (stop, "stop"), (self.step, "step"))]
         if not isinstance(numbers[2], (int, float)) or numbers[2] == 0:
-            raise ValueError(f"step: expected a number other than 0, found {numbers[2]}")
+            raise ArgumentValueError(f"step: expected a number other than 0, found {numbers[2]}")
         default = FLOAT32 if any(isinstance(number, float) for number in numbers) else INT64
         if default is FLOAT32 and any(isinstance(number, Expr) for number in numbers):
-            raise TypeError("start, stop, step: expected integers beside a symbolic bound")
+            raise ArgumentTypeError("start, stop, step: expected integers beside a symbolic bound")
         dtype = default if self.dtype is None else as_dtype(self.dtype)
         normalize(self, start=numbers[0], stop=numbers[1], step=numbers[2], dtype=dtype)
 
@@ -162,7 +163,7 @@ def _number(value: Any, name: str) -> int | float | Expr:
         return number
     if isinstance(value, (str, Expr)):
         return as_dim(value)
-    raise TypeError(f"{name}: expected a number or a symbolic dimension, found {value!r}")
+    raise ArgumentTypeError(f"{name}: expected a number or a symbolic dimension, found {value!r}")
 
 
 @register_operator

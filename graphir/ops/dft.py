@@ -22,6 +22,7 @@ from tilewright.graphir.ops import calls
 from tilewright.graphir.ops.common import FLOATS, axis_index, check_dtype, compute_type, normalize, same_dtype, widened
 from tilewright.graphir.types import TensorType
 from tilewright.tensorir.dtype import DataType
+from tilewright.tensorir.errors import ArgumentValueError
 from tilewright.tensorir.expr import as_expr, maximum
 
 #: The greatest number of elements of a matrix that is a constant of the model.
@@ -50,7 +51,7 @@ class DftAttrs:
         if self.length is not None:
             length = as_dim(self.length)
             if isinstance(length, int) and length < 1:
-                raise ValueError(f"length: expected a positive integer, found {length}")
+                raise ArgumentValueError(f"length: expected a positive integer, found {length}")
             normalize(self, length=length)
 
 
@@ -187,7 +188,7 @@ class StftAttrs:
     def __post_init__(self) -> None:
         for name in ("frame_step", "frame_length"):
             if type(getattr(self, name)) is not int or getattr(self, name) < 1:
-                raise ValueError(f"{name}: expected a positive integer, found {getattr(self, name)!r}")
+                raise ArgumentValueError(f"{name}: expected a positive integer, found {getattr(self, name)!r}")
 
 
 @register_operator

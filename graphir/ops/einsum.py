@@ -16,6 +16,7 @@ from tilewright.graphir.ops import calls
 from tilewright.graphir.ops.common import NUMBERS, axis_index, check_dtype, same_dtype
 from tilewright.graphir.types import TensorType
 from tilewright.tensorir import tensor as te
+from tilewright.tensorir.errors import ArgumentValueError
 from tilewright.tensorir.expr import Expr, Var
 from tilewright.tensorir.tensor import Tensor
 
@@ -82,7 +83,7 @@ class EinsumAttrs:
         for term in terms:
             letters = term.replace("...", "", 1)
             if not (letters == "" or (letters.isascii() and letters.isalpha())):
-                raise ValueError(f"equation: expected letters and at most one '...' in a term, found {term!r}")
+                raise ArgumentValueError(f"equation: expected letters and at most one '...' in a term, found {term!r}")
         object.__setattr__(self, "equation", text)
 
 

@@ -12,6 +12,7 @@ from tilewright.graphir.op import Operator, register_operator
 from tilewright.graphir.ops.common import axis_index, normalize, sequence_of
 from tilewright.graphir.types import TensorType
 from tilewright.tensorir import tensor as te
+from tilewright.tensorir.errors import ArgumentValueError
 from tilewright.tensorir.tensor import Tensor
 
 
@@ -31,9 +32,9 @@ class ExpandDimsAttrs:
         if isinstance(self.axis, list):
             normalize(self, axis=tuple(self.axis))
         if type(self.num_newaxis) is not int or self.num_newaxis < 0:
-            raise ValueError(f"num_newaxis: expected a number of axes, found {self.num_newaxis!r}")
+            raise ArgumentValueError(f"num_newaxis: expected a number of axes, found {self.num_newaxis!r}")
         if isinstance(self.axis, tuple) and self.num_newaxis != 1:
-            raise ValueError("num_newaxis: expected 1 where axis is a tuple of places")
+            raise ArgumentValueError("num_newaxis: expected 1 where axis is a tuple of places")
 
 
 @register_operator

@@ -15,6 +15,7 @@ from tilewright.graphir.op import Operator, register_operator
 from tilewright.graphir.ops.common import guarded, normalize
 from tilewright.graphir.types import TensorType
 from tilewright.tensorir import tensor as te
+from tilewright.tensorir.errors import ArgumentValueError
 from tilewright.tensorir.expr import Expr, Var, all_of
 from tilewright.tensorir.tensor import Tensor
 
@@ -37,12 +38,12 @@ class LayoutTransformAttrs:
     def __post_init__(self) -> None:
         source, target = parse_layout(self.src_layout), parse_layout(self.dst_layout)
         if sorted(source.primal) != sorted(target.primal):
-            raise ValueError(f"dst_layout: expected a layout of the axes of {source}, found {target}")
+            raise ArgumentValueError(f"dst_layout: expected a layout of the axes of {source}, found {target}")
         given = self.extents.items() if isinstance(self.extents, Mapping) else self.extents or ()
         extents = tuple(sorted((str(axis), as_dim(extent)) for axis, extent in given))
         for axis, _ in extents:
             if axis not in source.primal:
-                raise ValueError(f"extents: expected axes of {source}, found {axis!r}")
+                raise ArgumentValueError(f"extents: expected axes of {source}, found {axis!r}")
         normalize(self, extents=extents)
 
 

@@ -12,7 +12,7 @@ from tilewright.graphir.op import Operator
 from tilewright.graphir.types import TensorType, TupleType
 from tilewright.tensorir import tensor as te
 from tilewright.tensorir.dtype import BOOL, HANDLE, INT64, as_dtype
-from tilewright.tensorir.errors import TypeInferenceError
+from tilewright.tensorir.errors import ArgumentTypeError, TypeInferenceError
 from tilewright.tensorir.expr import Buffer, Call, Expr, Var, address_of, as_expr, cast
 from tilewright.tensorir.stmt import Evaluate, Stmt
 from tilewright.tensorir.tensor_intrins import TensorIntrinError, c_function, native_function, provide
@@ -40,7 +40,9 @@ class Native(Operator):
         python = getattr(self._function, "_pyfunc" if self._is_c else "py_func", None)
         if python is None:
             found = type(self._function).__name__
-            raise TypeError(f"{self.name}: function: expected the result of numba.njit or numba.cfunc, found {found}")
+            raise ArgumentTypeError(
+                f"{self.name}: function: expected the result of numba.njit or numba.cfunc, found {found}"
+            )
         code = python.__code__
         text = repr((code.co_code, [each for each in code.co_consts if not hasattr(each, "co_code")], code.co_names))
         # Machine code that is kept names the function that it calls; one that has changed is another.

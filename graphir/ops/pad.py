@@ -14,6 +14,7 @@ from tilewright.graphir.op import Operator, register_operator
 from tilewright.graphir.ops.common import guarded, normalize
 from tilewright.graphir.types import TensorType
 from tilewright.tensorir import tensor as te
+from tilewright.tensorir.errors import ArgumentTypeError, ArgumentValueError
 from tilewright.tensorir.expr import Expr, IntImm, Var, all_of, as_expr, binary, maximum, minimum, select
 from tilewright.tensorir.tensor import Tensor
 
@@ -47,11 +48,11 @@ class PadAttrs:
         try:
             width = tuple((as_amount(before), as_amount(behind)) for before, behind in self.pad_width)
         except (TypeError, ValueError):
-            raise TypeError(
+            raise ArgumentTypeError(
                 f"pad_width: expected a pair (before, behind) for each axis, found {self.pad_width!r}"
             ) from None
         if self.mode not in MODES:
-            raise ValueError(f"mode: expected one of {', '.join(MODES)}, found {self.mode!r}")
+            raise ArgumentValueError(f"mode: expected one of {', '.join(MODES)}, found {self.mode!r}")
         value = self.pad_value.item() if hasattr(self.pad_value, "item") else self.pad_value
         normalize(self, pad_width=width, pad_value=value)
 

@@ -20,6 +20,7 @@ from tilewright.graphir.ops.storage_types import decoded, encoded, encoded_array
 from tilewright.graphir.types import TensorType
 from tilewright.tensorir import tensor as te
 from tilewright.tensorir.dtype import FLOAT32, INT32, STORAGE_DTYPES, DataType, as_dtype
+from tilewright.tensorir.errors import ArgumentValueError
 from tilewright.tensorir.expr import Expr, Var, call, cast, const, select
 from tilewright.tensorir.tensor import Tensor
 
@@ -44,7 +45,7 @@ class DequantizeAttrs:
 
     def __post_init__(self) -> None:
         if type(self.block_size) is not int or self.block_size < 0:
-            raise ValueError(f"block_size: expected a positive integer or 0, found {self.block_size!r}")
+            raise ArgumentValueError(f"block_size: expected a positive integer or 0, found {self.block_size!r}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,7 +60,7 @@ class QuantizeAttrs(DequantizeAttrs):
         super().__post_init__()
         normalize(self, dtype=as_dtype(self.dtype), saturate=bool(self.saturate))
         if str(self.dtype) not in QUANTIZED:
-            raise ValueError(f"dtype: expected one of {', '.join(QUANTIZED)}, found {self.dtype!s}")
+            raise ArgumentValueError(f"dtype: expected one of {', '.join(QUANTIZED)}, found {self.dtype!s}")
 
 
 class _Scaled(Operator):

@@ -18,6 +18,7 @@ from tilewright.graphir.ops.common import FLOATS, Reduce, ReduceAttrs, compute_t
 from tilewright.graphir.types import TensorType
 from tilewright.tensorir import tensor as te
 from tilewright.tensorir.dtype import FLOAT64
+from tilewright.tensorir.errors import ArgumentValueError
 from tilewright.tensorir.expr import Expr, Var, cast, const, maximum, minimum
 from tilewright.tensorir.tensor import Tensor
 
@@ -231,7 +232,7 @@ class NormAttrs(ReduceAttrs):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.ord not in (1, 2):
-            raise ValueError(f"ord: expected 1 or 2, found {self.ord!r}")
+            raise ArgumentValueError(f"ord: expected 1 or 2, found {self.ord!r}")
 
 
 @register_operator

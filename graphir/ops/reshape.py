@@ -14,6 +14,7 @@ from tilewright.graphir.op import Operator, register_operator
 from tilewright.graphir.ops.common import normalize, sequence_of
 from tilewright.graphir.types import TensorType
 from tilewright.tensorir import tensor as te
+from tilewright.tensorir.errors import ArgumentValueError
 from tilewright.tensorir.expr import BinaryOp, Expr, IntImm, Var, as_expr, binary, const
 from tilewright.tensorir.tensor import Tensor
 
@@ -28,7 +29,7 @@ class ReshapeAttrs:
         given = sequence_of(self.newshape, "newshape")
         dims = tuple(-1 if _is_inferred(dim) else as_dim(dim) for dim in given)
         if sum(_is_inferred(dim) for dim in dims) > 1:
-            raise ValueError(f"newshape: expected one -1 at most, found {given}")
+            raise ArgumentValueError(f"newshape: expected one -1 at most, found {given}")
         normalize(self, newshape=dims)
 
 

@@ -28,6 +28,7 @@ from tilewright.graphir.ops.gather import check_beside, check_indices, fits, fro
 from tilewright.graphir.ops.loop_nests import let, nest
 from tilewright.graphir.types import TensorType
 from tilewright.tensorir import tensor as te
+from tilewright.tensorir.errors import ArgumentValueError
 from tilewright.tensorir.expr import Buffer, Expr, IntImm, Var, all_of, as_expr, binary, cast, select
 from tilewright.tensorir.stmt import BufferStore, IfThenElse, Stmt, sequence
 from tilewright.tensorir.tensor import Tensor
@@ -49,7 +50,9 @@ class ScatterNDAttrs:
 
     def __post_init__(self) -> None:
         if self.reduction not in ("none", *_REDUCTIONS):
-            raise ValueError(f"reduction: expected one of none, {', '.join(_REDUCTIONS)}, found {self.reduction!r}")
+            raise ArgumentValueError(
+                f"reduction: expected one of none, {', '.join(_REDUCTIONS)}, found {self.reduction!r}"
+            )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -232,7 +235,7 @@ class TensorScatterAttrs:
 
     def __post_init__(self) -> None:
         if self.mode not in ("linear", "circular"):
-            raise ValueError(f"mode: expected linear or circular, found {self.mode!r}")
+            raise ArgumentValueError(f"mode: expected linear or circular, found {self.mode!r}")
         normalize(self, axis=int(self.axis))
 
 

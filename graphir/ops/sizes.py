@@ -14,6 +14,7 @@ from tilewright.graphir.ops.common import normalize, sequence_of
 from tilewright.graphir.types import TensorType
 from tilewright.tensorir import tensor as te
 from tilewright.tensorir.dtype import INT64
+from tilewright.tensorir.errors import ArgumentTypeError
 from tilewright.tensorir.expr import Expr, Var, as_expr, cast, const, select
 from tilewright.tensorir.tensor import Tensor
 
@@ -29,12 +30,12 @@ class SizesAttrs:
         for value in sequence_of(self.values, "values"):
             if isinstance(value, Expr):
                 if not value.dtype.is_integer:
-                    raise TypeError(f"values: expected integer expressions, found {value.dtype!s}: {value!s}")
+                    raise ArgumentTypeError(f"values: expected integer expressions, found {value.dtype!s}: {value!s}")
                 values.append(simplify(value))
             elif isinstance(value, (int, np.integer)) and not isinstance(value, bool):
                 values.append(int(value))
             else:
-                raise TypeError(f"values: expected integers and integer expressions, found {value!r}")
+                raise ArgumentTypeError(f"values: expected integers and integer expressions, found {value!r}")
         normalize(self, values=tuple(values))
 
 

@@ -15,6 +15,7 @@ from tilewright.graphir.op import Operator, get_operator, register_alias, regist
 from tilewright.graphir.ops.common import axis_index, normalize, sequence_of
 from tilewright.graphir.types import TensorType, TupleType
 from tilewright.tensorir import tensor as te
+from tilewright.tensorir.errors import ArgumentTypeError, ArgumentValueError
 from tilewright.tensorir.expr import Expr, IntImm, as_expr, binary
 from tilewright.tensorir.tensor import Tensor
 
@@ -29,7 +30,7 @@ def _bound(value: Any, name: str) -> int | Expr | None:
     try:
         return operator.index(value)
     except TypeError:
-        raise TypeError(f"{name}: expected integers, symbolic dimensions or None, found {value!r}") from None
+        raise ArgumentTypeError(f"{name}: expected integers, symbolic dimensions or None, found {value!r}") from None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,9 +60,9 @@ class SliceAttrs:
             strides = strides * len(begin)
         for name, found in (("end", end), ("strides", strides), ("axes", axes)):
             if found is not None and len(found) != len(begin):
-                raise ValueError(f"{name}: expected as many values as in begin, {len(begin)}, found {found}")
+                raise ArgumentValueError(f"{name}: expected as many values as in begin, {len(begin)}, found {found}")
         if 0 in strides:
-            raise ValueError(f"strides: expected no zero, found {strides}")
+            raise ArgumentValueError(f"strides: expected no zero, found {strides}")
         normalize(self, begin=begin, end=end, strides=strides, axes=axes)
 
 
@@ -180,7 +181,7 @@ class SplitAttrs:
         if isinstance(given, (tuple, list)):
             normalize(self, indices_or_sections=tuple(_bound(value, "indices_or_sections") for value in given))
         elif operator.index(given) < 1:
-            raise ValueError(f"indices_or_sections: expected a positive number of parts, found {given}")
+            raise ArgumentValueError(f"indices_or_sections: expected a positive number of parts, found {given}")
 
 
 @register_operator

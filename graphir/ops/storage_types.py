@@ -21,6 +21,7 @@ from tilewright.graphir.ops.common import check_dtype, normalize
 from tilewright.graphir.types import TensorType
 from tilewright.tensorir import tensor as te
 from tilewright.tensorir.dtype import FLOAT32, INT32, STORAGE_DTYPES, DataType, as_dtype
+from tilewright.tensorir.errors import ArgumentValueError
 from tilewright.tensorir.expr import Expr, Var, call, cast, const, select
 from tilewright.tensorir.tensor import Tensor
 
@@ -221,9 +222,9 @@ class EncodeAttrs:
     def __post_init__(self) -> None:
         normalize(self, dtype=as_dtype(self.dtype), saturate=bool(self.saturate))
         if str(self.dtype) not in STORAGE_DTYPES:
-            raise ValueError(f"dtype: expected one of {', '.join(STORAGE_DTYPES)}, found {self.dtype!s}")
+            raise ArgumentValueError(f"dtype: expected one of {', '.join(STORAGE_DTYPES)}, found {self.dtype!s}")
         if self.rounding not in _ROUNDINGS:
-            raise ValueError(f"rounding: expected one of {', '.join(_ROUNDINGS)}, found {self.rounding!r}")
+            raise ArgumentValueError(f"rounding: expected one of {', '.join(_ROUNDINGS)}, found {self.rounding!r}")
 
 
 @register_operator

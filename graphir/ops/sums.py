@@ -9,6 +9,7 @@ from tilewright.graphir.op import Operator
 from tilewright.graphir.ops.common import NUMBERS, check_dtype, same_dtype, widened
 from tilewright.graphir.types import TensorType
 from tilewright.tensorir.dtype import FLOAT32, INT32, DataType, as_dtype
+from tilewright.tensorir.errors import ArgumentValueError
 
 #: Types of factors that may be summed in a wider type.
 _FACTORS = {INT32: ("int8", "uint8", "int16"), FLOAT32: ("float16", "bfloat16")}
@@ -24,7 +25,7 @@ def sum_dtype(out_dtype: Any) -> DataType | None:
         return None
     found = as_dtype(out_dtype)
     if found not in _FACTORS:
-        raise ValueError(f"out_dtype: expected int32 or float32, found {found!s}")
+        raise ArgumentValueError(f"out_dtype: expected int32 or float32, found {found!s}")
     return found
 
 

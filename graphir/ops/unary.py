@@ -17,6 +17,7 @@ from tilewright.graphir.ops.common import ANY, NUMBERS, Unary, compute_type, nor
 from tilewright.graphir.types import TensorType
 from tilewright.tensorir import tensor as te
 from tilewright.tensorir.dtype import BOOL, DataType, as_dtype
+from tilewright.tensorir.errors import ArgumentTypeError
 from tilewright.tensorir.expr import Expr, call, const, select
 from tilewright.tensorir.expr import cast as scalar_cast
 from tilewright.tensorir.expr import maximum as scalar_maximum
@@ -214,7 +215,7 @@ class ClipAttrs:
                 value = value.item()
                 normalize(self, **{name: value})
             if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float))):
-                raise TypeError(f"{name}: expected a number or None, found {value!r}")
+                raise ArgumentTypeError(f"{name}: expected a number or None, found {value!r}")
 
 
 @register_operator

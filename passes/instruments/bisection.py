@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from tilewright.passes.first_wrong import first_wrong
 from tilewright.passes.instrument import PassInstrument
-from tilewright.tensorir.errors import PassError
+from tilewright.tensorir.errors import ArgumentValueError, PassError
 
 if TYPE_CHECKING:
     from tilewright.graphir.module import IRModule
@@ -45,7 +45,9 @@ class OptBisect(PassInstrument):
 
     def __init__(self, limit: int = -1, stream: TextIO | None = None, quiet: bool = False) -> None:
         if limit < -1:
-            raise ValueError(f"limit: expected the number of the last pass to run, 0 or -1 (all), found {limit}")
+            raise ArgumentValueError(
+                f"limit: expected the number of the last pass to run, 0 or -1 (all), found {limit}"
+            )
         self.limit = limit
         self.seen: list[str] = []
         self._stream = stream

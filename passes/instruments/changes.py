@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TextIO
 from tilewright.passes.instrument import PassInstrument
 from tilewright.passes.instruments.filters import Names
 from tilewright.passes.instruments.module_texts import Change, ModuleTexts
+from tilewright.tensorir.errors import ArgumentValueError
 
 if TYPE_CHECKING:
     from tilewright.graphir.module import IRModule
@@ -49,7 +50,7 @@ class PrintChanged(PassInstrument):
         context_lines: int = 3,
     ) -> None:
         if context_lines < 0:
-            raise ValueError(f"context_lines: expected a number of lines, found {context_lines}")
+            raise ArgumentValueError(f"context_lines: expected a number of lines, found {context_lines}")
         self._texts = ModuleTexts(passes, functions)
         self._stream = stream
         self._color = color

@@ -5,6 +5,8 @@ from __future__ import annotations
 import fnmatch
 from collections.abc import Sequence
 
+from tilewright.tensorir.errors import ArgumentTypeError
+
 #: A name or pattern, or several of them; None: all names.
 Names = str | Sequence[str] | None
 
@@ -25,7 +27,7 @@ class NameFilter:
         if given is not None and (
             not isinstance(given, (list, tuple, set, frozenset)) or not all(isinstance(name, str) for name in given)
         ):
-            raise TypeError(f"{what}: expected a name or pattern, or a list of them, found {names!r}")
+            raise ArgumentTypeError(f"{what}: expected a name or pattern, or a list of them, found {names!r}")
         self._names = None if given is None else frozenset(given)
 
     @property

@@ -14,6 +14,7 @@ from tilewright.passes.instruments.sizes import ModuleSizes
 from tilewright.passes.span_report import SpanReport
 from tilewright.passes.spans import FAILED, OK, Span, SpanRecorder
 from tilewright.passes.tables import format_seconds, table
+from tilewright.tensorir.errors import ArgumentValueError
 
 if TYPE_CHECKING:
     from tilewright.graphir.module import IRModule
@@ -177,7 +178,7 @@ class PassTimingInstrument(PassInstrument, SpanReport):
         if order == "tree":
             return super().render()
         if order != "flat":
-            raise ValueError(f"order: expected 'tree' or 'flat', found {order!r}")
+            raise ArgumentValueError(f"order: expected 'tree' or 'flat', found {order!r}")
         header = ["pass", "runs", "total", "self", "share", "growth"]
         rows = [
             [

@@ -7,6 +7,7 @@ from typing import Any
 
 from tilewright.tensorir.arith.iter_map import constant_value
 from tilewright.tensorir.conditions import conjunction, conjuncts
+from tilewright.tensorir.errors import ArgumentTypeError
 from tilewright.tensorir.expr import BinaryOp, Expr, IntImm, Var, as_expr, binary, compare
 from tilewright.tensorir.functor import walk
 from tilewright.tensorir.keys import REASSOCIATE
@@ -264,6 +265,8 @@ def check_kinds(state: State, path: Sequence[Stmt]) -> None:
 
 def annotate(state: State, ref: BlockRef | LoopRef, key: str, value: Any) -> State:
     """Implement :meth:`.Schedule.annotate`."""
+    if not isinstance(key, str):
+        raise ArgumentTypeError(f"annotate: expected the key of an annotation, found {key!r:.80}")
     if isinstance(ref, BlockRef):
         block = state.block(ref)
         return state.replace({block: change_block(block, annotations={**block.annotations, key: value})})

@@ -15,6 +15,7 @@ from tilewright.tensorir.arith.facts import Findings
 from tilewright.tensorir.arith.places import order_of
 from tilewright.tensorir.errors import ScheduleError
 from tilewright.tensorir.expr import Buffer, IntImm, Var
+from tilewright.tensorir.nesting import bounded
 from tilewright.tensorir.node import Node
 from tilewright.tensorir.printer import underline
 from tilewright.tensorir.schedule.blocks import accesses
@@ -39,7 +40,8 @@ class State:
         #: Results of analyzers about this version and those before it.
         self._findings = Findings(order_of(func), shared=True) if findings is None else findings
         if from_separate_nests is None:
-            self._check(func.body, set(), set())
+            with bounded("scheduling", func):
+                self._check(func.body, set(), set())
             from_separate_nests = _are_separate(func.body)
         #: Whether the schedule began with a function in which no loop holds two blocks and none has a predicate: then
         #: blocks have come together only by primitives that keep what a block reads produced in the same iteration,

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar, cast
 
-from tilewright.tensorir.errors import ScheduleError
+from tilewright.tensorir.errors import ArgumentTypeError, ArgumentValueError, ScheduleError, TilewrightError
 from tilewright.tensorir.expr import Buffer, Expr, IntImm
 from tilewright.tensorir.schedule.handles import BlockRef, LoopRef
 from tilewright.tensorir.schedule.index_map import IndexMap, parse_expr
@@ -142,7 +142,12 @@ class Trace:
             function = schedule.primitive(instruction.name)
             args = [_decode(arg, handles, schedule.func) for arg in instruction.args]
             kwargs = {key: _decode(value, handles, schedule.func) for key, value in instruction.kwargs.items()}
-            result = function(*args, **kwargs)
+            try:
+                result = function(*args, **kwargs)
+            except (TypeError, ValueError, AttributeError, OverflowError) as error:
+                if isinstance(error, TilewrightError):
+                    raise
+                raise ScheduleError(f"replaying {instruction}: {error}") from error
             if not instruction.outputs:
                 continue
             made = list(result) if isinstance(result, (list, tuple)) else [result]
@@ -168,7 +173,7 @@ class Trace:
         """
         try:
             return cls([_instruction_from_plain(plain) for plain in json.loads(text)])
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise ScheduleError(f"not a trace: {error}") from error
 
 
@@ -218,13 +223,15 @@ def _from_plain(value: Any) -> Any:
         return [_from_plain(item) for item in value]
     if isinstance(value, dict):
         ((kind, content),) = value.items()
+        if not isinstance(content, str):
+            raise ArgumentTypeError(f"{kind}: expected a text, found {content!r:.80}")
         if kind == "handle":
             return Symbol(content)
         if kind == "float":
             return float(content)
         if kind in ("expr", "index_map"):
             return Text(kind, content)
-        raise ValueError(f"unknown kind of argument {kind!r}")
+        raise ArgumentValueError(f"unknown kind of argument {kind!r}")
     return value
 
 
@@ -239,6 +246,9 @@ def _instruction_to_plain(instruction: Instruction) -> dict[str, Any]:
 
 
 def _instruction_from_plain(plain: Mapping[str, Any]) -> Instruction:
+    names = [plain["name"], *plain["outputs"]]
+    if not all(isinstance(name, str) for name in names):
+        raise ArgumentTypeError(f"expected the name of a primitive and of its handles, found {names!r:.80}")
     return Instruction(
         plain["name"],
         tuple(_from_plain(arg) for arg in plain["args"]),

@@ -15,7 +15,14 @@ from tilewright import graphir as gi
 from tilewright.passes.graph import InferType
 from tilewright.runtime import lower_model
 from tilewright.tensorir import PrimFunc
-from tilewright.tensorir.errors import CodegenError, ExecutionError, InputError, PassError, TypeInferenceError
+from tilewright.tensorir.errors import (
+    ArgumentTypeError,
+    CodegenError,
+    ExecutionError,
+    InputError,
+    PassError,
+    TypeInferenceError,
+)
 
 RNG = np.random.default_rng(11)
 
@@ -252,3 +259,9 @@ def test_no_garbage_is_searched_for_between_stages(monkeypatch: pytest.MonkeyPat
         assert not gc.isenabled(), "switched on for whoever had switched it off"
     finally:
         gc.enable()
+
+
+@pytest.mark.parametrize("given", [None, 7, "model.onnx", [1], {"main": 7}])
+def test_what_is_no_model_is_refused(given: Any) -> None:
+    with pytest.raises(ArgumentTypeError, match="expected a Function or PrimFunc|build takes an IRModule"):
+        tw.build(given)

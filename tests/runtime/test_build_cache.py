@@ -20,6 +20,7 @@ from tilewright.graphir.spelling import digest
 from tilewright.passes.instrument import PassInstrument
 from tilewright.runtime import build_cache, lower_model
 from tilewright.runtime.disk_cache import DiskCache
+from tilewright.tensorir.errors import SettingError
 
 VALUES = np.random.default_rng(1).standard_normal((5, 24)).astype("f4")
 WEIGHT = np.random.default_rng(2).standard_normal((40, 24)).astype("f4")
@@ -273,6 +274,14 @@ def test_a_damaged_entry_is_built_anew(lowered: Counter) -> None:
         found = build()(VALUES)
         assert lowered.count == count
         np.testing.assert_array_equal(found[0], expected[0])
+
+
+@pytest.mark.parametrize("value", ["much", "1e9", "-1", "1_000", "9" * 5000, "\u0663"])
+def test_a_limit_that_is_no_number_of_bytes(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TILEWRIGHT_CACHE", "on")
+    monkeypatch.setenv("TILEWRIGHT_CACHE_BYTES", value)
+    with pytest.raises(SettingError, match="TILEWRIGHT_CACHE_BYTES: expected a number of bytes, found"):
+        tw.build(network())
 
 
 def test_it_can_be_switched_off(lowered: Counter, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import tilewright as tw
+from tests.onnx.bad_models import little_memory
 from tilewright import graphir as gi
 from tilewright.runtime import build_cache, packed_file
 from tilewright.runtime.artifact import FORMAT, Artifact
@@ -180,6 +181,37 @@ def test_a_build_replaces_damaged_entries(folder: DiskCache, rounds: int) -> Non
         build_and_call(folder)
         build_and_call(folder)  # a damaged entry of the model itself is found first, and its kernels in the next build
         assert all(folder.load(path.stem) is not None for path in paths if path.name.startswith("graph"))
+
+
+@quick_and_exhaustive
+def test_entries_of_something_else_with_correct_checksums_are_dropped(folder: DiskCache, rounds: int) -> None:
+    build_and_call(folder)
+    random = np.random.default_rng(7)
+    magic = b"tilewright entry 1\n"
+    builds = {}
+    for path in folder.directory.iterdir():
+        data, arrays = packed_file.unpack(np.frombuffer(path.read_bytes(), np.uint8), magic)
+        if isinstance(data, dict) and "image" in data:
+            builds[path] = data, arrays
+    assert len(builds) == 1
+    for _ in range(10 * rounds):
+        for path, (data, arrays) in builds.items():
+            with open(path, "wb") as file:
+                packed_file.pack(file.write, magic, changed(json.loads(json.dumps(data)), random), arrays)
+        context = tw.PassContext()
+        graph = build_cache.graph_key(network(), tw.Target("llvm"), context)
+        assert graph is not None
+        build_cache.find(folder, graph, network(), [gi.const(WEIGHT)])  # is read, or dropped
+
+
+def test_a_file_of_a_terabyte_is_refused_before_memory_is_taken(exported: Path, tmp_path: Path) -> None:
+    path = tmp_path / "long.tw"
+    for content in (exported.read_bytes(), b"", exported.read_bytes()[:30] + b"\xff" * 12):
+        with open(path, "wb") as file:
+            file.write(content)
+            file.truncate(1 << 40)  # sparse: it takes no space
+        with little_memory(), pytest.raises(ArtifactError, match="is damaged"):
+            tw.load(path)
 
 
 _KILLED = """

@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from typing import Any
 
 import llvmlite.binding as llvm
 import pytest
@@ -14,6 +15,7 @@ import pytest
 from tilewright.tensorir import processors
 from tilewright.tensorir import target as targets
 from tilewright.tensorir.dtype import FLOAT32, DataType
+from tilewright.tensorir.errors import ArgumentTypeError, TargetError
 from tilewright.tensorir.processors import DOT_PRODUCTS, architecture_of, processor_of
 from tilewright.tensorir.target import Target
 
@@ -240,5 +242,26 @@ def test_a_text_may_leave_out_options_and_write_them_in_several_ways() -> None:
     ],
 )
 def test_a_wrong_text_says_what_is_wrong(text: str, message: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(message)):
+    with pytest.raises(TargetError, match=re.escape(message)):
         Target(text)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"kind": None}, ArgumentTypeError, "target: expected a kind or a Target, found NoneType"),
+        ({"mcpu": 5}, ArgumentTypeError, "mcpu: expected a name of LLVM's, found int"),
+        ({"mtriple": b"x86_64"}, ArgumentTypeError, "mtriple: expected a name of LLVM's, found bytes"),
+        ({"mcpu": ""}, TargetError, "mcpu: expected a name of LLVM's, found ''"),
+        ({"mcpu": "znver4 "}, TargetError, "mcpu: expected a name of LLVM's, found 'znver4 '"),
+        ({"mcpu": "a; import os"}, TargetError, "LLVM has no processor 'a; import os'"),
+        ({"num_threads": "2"}, ArgumentTypeError, "num_threads must be an integer, found str"),
+        ({"num_threads": True}, ArgumentTypeError, "num_threads must be an integer, found bool"),
+        ({"num_threads": -1}, TargetError, "num_threads must be at least 1"),
+        ({"num_threads": 2**63}, TargetError, "num_threads must be at most 65536, found 9223372036854775808"),
+        ({"num_threads": 10**6000}, TargetError, "found a number of 19932 bits"),
+    ],
+)
+def test_a_wrong_option_says_what_is_wrong(options: dict[str, Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=re.escape(message)):
+        Target(**options)

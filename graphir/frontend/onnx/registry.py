@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from tilewright.graphir.expr import Expr
 from tilewright.tensorir import forking
+from tilewright.tensorir.errors import ArgumentValueError
 
 if TYPE_CHECKING:
     from tilewright.graphir.frontend.onnx.node import Node
@@ -43,7 +44,7 @@ def converter(name: str, since: int = 1, domain: str = "") -> Callable[[F], F]:
         with _lock:
             found: dict[int, Converter] = dict(_CONVERTERS.get(key, ()))
             if since in found and _definition(found[since]) != _definition(function):
-                raise ValueError(f"{name}: two converters from opset {since} on")
+                raise ArgumentValueError(f"{name}: two converters from opset {since} on")
             found[since] = function
             # Replaced as a whole: other threads may be looking for a converter.
             _CONVERTERS[key] = tuple(sorted(found.items(), key=operator.itemgetter(0)))

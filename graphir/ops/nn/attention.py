@@ -28,6 +28,7 @@ from tilewright.graphir.ops.common import (
 from tilewright.graphir.types import TensorType
 from tilewright.tensorir import tensor as te
 from tilewright.tensorir.dtype import BOOL, DataType
+from tilewright.tensorir.errors import ArgumentValueError
 from tilewright.tensorir.expr import Expr, Var, call, cast, const, select
 from tilewright.tensorir.tensor import Tensor
 
@@ -50,7 +51,7 @@ class AttentionAttrs:
     def __post_init__(self) -> None:
         normalize(self, offset=as_amount(self.offset))
         if self.scale is not None and not math.isfinite(self.scale):
-            raise ValueError(f"scale: expected a finite number, found {self.scale}")
+            raise ArgumentValueError(f"scale: expected a finite number, found {self.scale}")
 
 
 @register_operator

@@ -17,6 +17,7 @@ from tilewright.graphir.ops.common import NUMBERS, check_dtype, compute_type, gu
 from tilewright.graphir.ops.nn.window import window_count
 from tilewright.graphir.types import TensorType
 from tilewright.tensorir import tensor as te
+from tilewright.tensorir.errors import ArgumentValueError
 from tilewright.tensorir.expr import Expr, Var, all_of, as_expr, cast
 from tilewright.tensorir.tensor import Tensor
 
@@ -52,7 +53,7 @@ class Col2ImAttrs:
         for name, (value, count, least) in given.items():
             fields[name] = tuple(operator.index(item) for item in sequence_of(value, name))
             if len(fields[name]) != count or min(fields[name], default=least) < least:
-                raise ValueError(f"{name}: expected {count} integers of at least {least}, found {value!r}")
+                raise ArgumentValueError(f"{name}: expected {count} integers of at least {least}, found {value!r}")
         normalize(self, **fields)
 
 

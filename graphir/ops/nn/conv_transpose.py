@@ -20,6 +20,7 @@ from tilewright.graphir.ops.common import NUMBERS, check_dtype, guarded, normali
 from tilewright.graphir.ops.nn.window import cuts, per_axis
 from tilewright.graphir.types import TensorType
 from tilewright.tensorir import tensor as te
+from tilewright.tensorir.errors import ArgumentValueError
 from tilewright.tensorir.expr import Expr, Var, all_of
 from tilewright.tensorir.tensor import Tensor
 
@@ -137,7 +138,7 @@ class ConvTransposeAttrs:
             value = getattr(self, name)
             normalize(self, **{name: tuple(value) if isinstance(value, (tuple, list)) else (value,)})
         if type(self.groups) is not int or self.groups < 1:
-            raise ValueError(f"groups: expected a positive integer, found {self.groups!r}")
+            raise ArgumentValueError(f"groups: expected a positive integer, found {self.groups!r}")
 
     def for_rank(self, rank: int) -> ConvTransposeAttrs:
         """Return the same with one number for each of ``rank`` spatial dimensions.

@@ -25,6 +25,7 @@ from tilewright.graphir.traits import LayoutChoice
 from tilewright.graphir.types import TensorType
 from tilewright.tensorir import tensor as te
 from tilewright.tensorir.dtype import DataType
+from tilewright.tensorir.errors import ArgumentValueError
 from tilewright.tensorir.expr import Var, as_expr, cast
 from tilewright.tensorir.target import Target
 from tilewright.tensorir.tensor import Tensor
@@ -76,12 +77,12 @@ class ConvolutionAttrs:
             out_dtype=sum_dtype(self.out_dtype),
         )
         if type(self.groups) is not int or self.groups < 1:
-            raise ValueError(f"groups: expected a positive integer, found {self.groups!r}")
+            raise ArgumentValueError(f"groups: expected a positive integer, found {self.groups!r}")
         for name, plain in zip(("data_layout", "kernel_layout", "out_layout"), self.plain_layouts, strict=True):
             layout = parse_layout(getattr(self, name))
             blocked = {axis for axis, size in layout.axes if size}
             if sorted(layout.primal) != sorted(plain) or blocked - set("COI"):
-                raise ValueError(
+                raise ArgumentValueError(
                     f"{name}: expected a layout of the axes {plain} with blocks of channels, found {layout}"
                 )
 

@@ -15,6 +15,7 @@ from tilewright.graphir.ops.common import FLOATS, check_dtype, compute_type, gua
 from tilewright.graphir.ops.nn.window import borders, pair, window_count
 from tilewright.graphir.types import TensorType
 from tilewright.tensorir import tensor as te
+from tilewright.tensorir.errors import ArgumentValueError
 from tilewright.tensorir.expr import Expr, Var, all_of, call, cast, const
 from tilewright.tensorir.tensor import Tensor
 
@@ -39,7 +40,7 @@ class DeformConv2dAttrs:
         )
         for name in ("groups", "offset_groups"):
             if type(getattr(self, name)) is not int or getattr(self, name) < 1:
-                raise ValueError(f"{name}: expected a positive integer, found {getattr(self, name)!r}")
+                raise ArgumentValueError(f"{name}: expected a positive integer, found {getattr(self, name)!r}")
 
 
 @register_operator

@@ -13,6 +13,7 @@ from tilewright.graphir.op import Operator, register_operator
 from tilewright.graphir.ops import calls
 from tilewright.graphir.ops.common import normalize
 from tilewright.graphir.types import TensorType
+from tilewright.tensorir.errors import ArgumentValueError
 from tilewright.tensorir.expr import as_expr
 
 MODES = ("DCR", "CRD")
@@ -33,9 +34,9 @@ class BlockAttrs:
     def __post_init__(self) -> None:
         size = operator.index(self.block_size)
         if size < 1:
-            raise ValueError(f"block_size: expected a positive integer, found {size}")
+            raise ArgumentValueError(f"block_size: expected a positive integer, found {size}")
         if self.mode not in MODES:
-            raise ValueError(f"mode: expected one of {', '.join(MODES)}, found {self.mode!r}")
+            raise ArgumentValueError(f"mode: expected one of {', '.join(MODES)}, found {self.mode!r}")
         normalize(self, block_size=size)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from tilewright.graphir.op import Operator, register_operator
 from tilewright.graphir.ops.common import Unary
+from tilewright.tensorir.errors import ArgumentValueError
 from tilewright.tensorir.expr import Expr
 
 
@@ -19,7 +20,7 @@ class DropoutAttrs:
 
     def __post_init__(self) -> None:
         if not 0 <= self.rate <= 1:
-            raise ValueError(f"rate: expected a share between 0 and 1, found {self.rate!r}")
+            raise ArgumentValueError(f"rate: expected a share between 0 and 1, found {self.rate!r}")
 
 
 @register_operator

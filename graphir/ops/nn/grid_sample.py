@@ -15,6 +15,7 @@ from tilewright.graphir.ops.common import FLOATS, NUMBERS, check_dtype, guarded
 from tilewright.graphir.types import TensorType
 from tilewright.tensorir import tensor as te
 from tilewright.tensorir.dtype import FLOAT32, FLOAT64, DataType
+from tilewright.tensorir.errors import ArgumentValueError
 from tilewright.tensorir.expr import Expr, Var, all_of, as_expr, binary, call, cast, const, maximum, minimum, select
 from tilewright.tensorir.tensor import Tensor
 
@@ -45,7 +46,7 @@ class GridSampleAttrs:
             ("padding_mode", self.padding_mode, PADDINGS),
         ):
             if value not in known:
-                raise ValueError(f"{name}: expected one of {', '.join(known)}, found {value!r}")
+                raise ArgumentValueError(f"{name}: expected one of {', '.join(known)}, found {value!r}")
 
 
 @register_operator

@@ -15,6 +15,7 @@ from tilewright.graphir.ops.calls import reshape, transpose
 from tilewright.graphir.ops.common import normalize
 from tilewright.graphir.ops.nn.window import per_axis
 from tilewright.graphir.types import TensorType
+from tilewright.tensorir.errors import ArgumentValueError
 from tilewright.tensorir.expr import as_expr
 
 
@@ -34,7 +35,7 @@ class InterleaveAttrs:
         rank = len(self.strides) if isinstance(self.strides, (tuple, list)) else 1
         normalize(self, strides=per_axis(self.strides, "strides", rank))
         if type(self.groups) is not int or self.groups < 1:
-            raise ValueError(f"groups: expected a positive integer, found {self.groups!r}")
+            raise ArgumentValueError(f"groups: expected a positive integer, found {self.groups!r}")
 
 
 @register_operator

@@ -18,6 +18,7 @@ from tilewright.graphir.ops.nn.pool_nd import power_root, power_sum
 from tilewright.graphir.types import TensorType
 from tilewright.tensorir import expr as scalar
 from tilewright.tensorir import tensor as te
+from tilewright.tensorir.errors import ArgumentValueError
 from tilewright.tensorir.tensor import Tensor
 
 
@@ -30,7 +31,7 @@ class LpNormAttrs(ReduceAttrs):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.p > 0:
-            raise ValueError(f"p: expected a number above 0, found {self.p!r}")
+            raise ArgumentValueError(f"p: expected a number above 0, found {self.p!r}")
 
 
 @register_operator

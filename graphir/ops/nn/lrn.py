@@ -13,6 +13,7 @@ from tilewright.graphir.op import Operator, register_operator
 from tilewright.graphir.ops.common import FLOATS, axis_index, check_dtype, compute_type, guarded, widened
 from tilewright.graphir.types import TensorType
 from tilewright.tensorir import tensor as te
+from tilewright.tensorir.errors import ArgumentValueError
 from tilewright.tensorir.expr import Expr, Var, all_of, call, cast, const
 from tilewright.tensorir.tensor import Tensor
 
@@ -35,7 +36,7 @@ class LRNAttrs:
 
     def __post_init__(self) -> None:
         if self.size < 1:
-            raise ValueError(f"size: expected at least 1, found {self.size}")
+            raise ArgumentValueError(f"size: expected at least 1, found {self.size}")
 
 
 def _neighbours(size: int, channels: Dim) -> tuple[int, int]:

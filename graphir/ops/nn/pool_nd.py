@@ -17,6 +17,7 @@ from tilewright.graphir.ops.nn.window import Windows, margins, per_axis
 from tilewright.graphir.types import TensorType
 from tilewright.tensorir import tensor as te
 from tilewright.tensorir.dtype import INT64, DataType
+from tilewright.tensorir.errors import ArgumentValueError
 from tilewright.tensorir.expr import Expr, Var, as_expr, call, cast, const, select
 from tilewright.tensorir.tensor import Tensor, lowest
 
@@ -167,7 +168,9 @@ def check_layout(name: str, space: str) -> None:
     """
     layout = parse_layout(name)
     if sorted(layout.primal) != sorted(f"NC{space}") or {axis for axis, size in layout.axes if size} - {"C"}:
-        raise ValueError(f"layout: expected a layout of NC{space} with blocks of channels at most, found {name}")
+        raise ArgumentValueError(
+            f"layout: expected a layout of NC{space} with blocks of channels at most, found {name}"
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -205,7 +208,7 @@ class LpPoolAttrs(PoolAttrs):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.p > 0:
-            raise ValueError(f"p: expected a number above 0, found {self.p!r}")
+            raise ArgumentValueError(f"p: expected a number above 0, found {self.p!r}")
 
 
 @dataclasses.dataclass(frozen=True)

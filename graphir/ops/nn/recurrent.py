@@ -21,6 +21,7 @@ from tilewright.graphir.ops.common import FLOATS, check_dtype, compute_type, nor
 from tilewright.graphir.ops.nn.recurrent_activations import ACTIVATIONS, Activation, activation
 from tilewright.graphir.types import TensorType, TupleType
 from tilewright.graphir.visitor import free_vars
+from tilewright.tensorir.errors import ArgumentValueError
 
 #: Sequences of up to so many steps are unrolled, if the weights are known.
 MOST_UNROLLED = 16
@@ -48,7 +49,7 @@ class RecurrentAttrs:
 
     def __post_init__(self) -> None:
         if self.direction not in DIRECTIONS:
-            raise ValueError(f"direction: expected one of {', '.join(DIRECTIONS)}, found {self.direction!r}")
+            raise ArgumentValueError(f"direction: expected one of {', '.join(DIRECTIONS)}, found {self.direction!r}")
         given = [activation(a) if isinstance(a, str) else a for a in sequence_of(self.activations, "activations")]
         normalize(self, activations=tuple(given))
 

@@ -28,6 +28,7 @@ from tilewright.graphir.ops.common import (
 from tilewright.graphir.ops.nn.resize_coordinates import Ratio, simplest_fraction, source_place
 from tilewright.graphir.types import TensorType
 from tilewright.tensorir.dtype import FLOAT32, FLOAT64, DataType
+from tilewright.tensorir.errors import ArgumentValueError
 from tilewright.tensorir.expr import select
 from tilewright.tensorir.tensor import highest, lowest
 
@@ -89,7 +90,7 @@ class ResizeAttrs:
         size = None if self.size is None else tuple(as_dim(dim) for dim in sequence_of(self.size, "size"))
         scale = None if self.scale is None else tuple(_ratio(value) for value in sequence_of(self.scale, "scale"))
         if size is None and scale is None:
-            raise ValueError("size: expected size or scale, found neither")
+            raise ArgumentValueError("size: expected size or scale, found neither")
         given = size if size is not None else scale
         assert given is not None
         roi = None if self.roi is None else tuple(_ratio(value) for value in sequence_of(self.roi, "roi"))
@@ -100,7 +101,7 @@ class ResizeAttrs:
             ("roi", roi, 2 * len(given)),
         ):
             if found is not None and len(found) != expected:
-                raise ValueError(f"{name}: expected {expected} values, found {len(found)}")
+                raise ArgumentValueError(f"{name}: expected {expected} values, found {len(found)}")
         for name, value, known in (
             ("method", self.method, METHODS),
             ("coordinate_mode", self.coordinate_mode, COORDINATES),
@@ -108,14 +109,14 @@ class ResizeAttrs:
             ("keep_aspect_ratio", self.keep_aspect_ratio, POLICIES),
         ):
             if value not in known:
-                raise ValueError(f"{name}: expected one of {', '.join(known)}, found {value!r}")
+                raise ArgumentValueError(f"{name}: expected one of {', '.join(known)}, found {value!r}")
         for numerator, denominator in scale or ():
             if isinstance(numerator, int) and isinstance(denominator, int) and numerator * denominator <= 0:
-                raise ValueError(f"scale: expected positive numbers, found {numerator}/{denominator}")
+                raise ArgumentValueError(f"scale: expected positive numbers, found {numerator}/{denominator}")
         if self.coordinate_mode == "tf_crop_and_resize" and roi is None:
-            raise ValueError("roi: expected the part that is resized, as coordinate_mode is tf_crop_and_resize")
+            raise ArgumentValueError("roi: expected the part that is resized, as coordinate_mode is tf_crop_and_resize")
         if self.antialias and self.method == "nearest":
-            raise ValueError("antialias: expected method linear or cubic, found nearest")
+            raise ArgumentValueError("antialias: expected method linear or cubic, found nearest")
         normalize(self, size=size, scale=scale, axes=axes, roi=roi)
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.graphir.dims import as_dim, dim_equal
+from tilewright.tensorir.errors import ArgumentValueError
 from tilewright.tensorir.expr import Expr, as_expr, select
 
 #: A rational number of integers or integer expressions; the denominator is positive.
@@ -24,7 +25,7 @@ Ratio = tuple[Any, Any]
 def simplest_fraction(value: float) -> tuple[int, int]:
     """Return the simplest fraction that equals ``value`` in single precision: 3/5 for 0.6, as it was meant."""
     if not math.isfinite(value):
-        raise ValueError(f"expected a finite number, found {value}")
+        raise ArgumentValueError(f"expected a finite number, found {value}")
     exact = Fraction(float(value))
     limit = 1
     while np.float32(float(found := exact.limit_denominator(limit))) != np.float32(value):

@@ -18,6 +18,7 @@ from tilewright.graphir.ops.nn.window import pair
 from tilewright.graphir.types import TensorType
 from tilewright.tensorir import tensor as te
 from tilewright.tensorir.dtype import DataType
+from tilewright.tensorir.errors import ArgumentValueError
 from tilewright.tensorir.expr import (
     Buffer,
     Expr,
@@ -59,9 +60,9 @@ class RoiAlignAttrs:
     def __post_init__(self) -> None:
         ratio = operator.index(self.sampling_ratio)
         if ratio < 0:
-            raise ValueError(f"sampling_ratio: expected no negative number, found {ratio}")
+            raise ArgumentValueError(f"sampling_ratio: expected no negative number, found {ratio}")
         if self.method not in METHODS:
-            raise ValueError(f"method: expected one of {', '.join(METHODS)}, found {self.method!r}")
+            raise ArgumentValueError(f"method: expected one of {', '.join(METHODS)}, found {self.method!r}")
         size = pair(self.output_size, "output_size")
         normalize(self, output_size=size, sampling_ratio=ratio, spatial_scale=float(self.spatial_scale))
 

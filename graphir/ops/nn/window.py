@@ -14,6 +14,7 @@ from tilewright.graphir.dims import Dim, as_amount, simplify
 from tilewright.graphir.op import Operator
 from tilewright.graphir.ops.common import guarded
 from tilewright.tensorir import tensor as te
+from tilewright.tensorir.errors import ArgumentTypeError, ArgumentValueError
 from tilewright.tensorir.expr import Expr, Var, all_of, as_expr, maximum, minimum
 from tilewright.tensorir.tensor import Tensor
 
@@ -32,9 +33,9 @@ def per_axis(value: Any, name: str, rank: int, least: int = 1) -> tuple[int, ...
         sizes = sizes * rank
     if len(sizes) != rank:
         counts = f"1 or {rank} integers" if rank > 1 else "1 integer"
-        raise ValueError(f"{name}: expected {counts}, found {value!r}")
+        raise ArgumentValueError(f"{name}: expected {counts}, found {value!r}")
     if min(sizes) < least:
-        raise ValueError(f"{name}: expected at least {least}, found {value!r}")
+        raise ArgumentValueError(f"{name}: expected at least {least}, found {value!r}")
     return sizes
 
 
@@ -52,9 +53,9 @@ def margins(value: Any, name: str, rank: int) -> tuple[Dim, ...]:
     try:
         sizes = tuple(map(as_amount, items))
     except TypeError:
-        raise TypeError(f"{name}: expected integers or integer expressions, found {value!r}") from None
+        raise ArgumentTypeError(f"{name}: expected integers or integer expressions, found {value!r}") from None
     if any(isinstance(size, int) and size < 0 for size in sizes):
-        raise ValueError(f"{name}: expected no negative size, found {value!r}")
+        raise ArgumentValueError(f"{name}: expected no negative size, found {value!r}")
     return _in_full(sizes, value, name, rank)
 
 
@@ -67,7 +68,7 @@ def _in_full(sizes: tuple[T, ...], value: Any, name: str, rank: int) -> tuple[T,
     """Return sizes before each axis and then behind each, of which ``sizes`` may state fewer."""
     if len(sizes) not in (1, rank, 2 * rank):
         counts = "1, 2 (height, width) or 4 (top, left, bottom, right)" if rank == 2 else f"1, {rank} or {2 * rank}"
-        raise ValueError(f"{name}: expected {counts}, found {value!r}")
+        raise ArgumentValueError(f"{name}: expected {counts}, found {value!r}")
     if len(sizes) == 1:
         sizes = sizes * rank
     return sizes * 2 if len(sizes) == rank else sizes
@@ -90,9 +91,9 @@ def _integers(value: Any, name: str) -> tuple[int, ...]:
     try:
         sizes = tuple(operator.index(item) for item in items)
     except TypeError:
-        raise TypeError(f"{name}: expected integers, found {value!r}") from None
+        raise ArgumentTypeError(f"{name}: expected integers, found {value!r}") from None
     if not sizes:
-        raise ValueError(f"{name}: expected integers, found none")
+        raise ArgumentValueError(f"{name}: expected integers, found none")
     return sizes
 
 
@@ -201,7 +202,7 @@ class Windows:
         """
         for amount, span in zip(self.padding, self.spans() * 2, strict=True):
             if isinstance(amount, int) and amount >= span:
-                raise ValueError(f"padding: expected less than the window's span {span}, found {amount}")
+                raise ArgumentValueError(f"padding: expected less than the window's span {span}, found {amount}")
 
     def shape(self, op: Operator, shape: Sequence[Dim]) -> list[Dim]:
         """Return the shape of a result with one element for each window.

@@ -29,6 +29,7 @@ from tilewright.graphir.ops.nn.window import margins, window_count
 from tilewright.graphir.ops.nn.winograd_transforms import POINTS, WINDOW, combine, combine_paired, transforms
 from tilewright.graphir.types import TensorType
 from tilewright.tensorir import tensor as te
+from tilewright.tensorir.errors import ArgumentValueError
 from tilewright.tensorir.expr import Expr, Var, all_of, choose
 from tilewright.tensorir.tensor import Tensor
 
@@ -46,7 +47,7 @@ def tile_count(extent: Dim, tile: int) -> Dim:
 
 def _check_tile(tile: Any) -> None:
     if tile not in POINTS:
-        raise ValueError(f"tile: expected one of {', '.join(map(str, POINTS))}, found {tile!r}")
+        raise ArgumentValueError(f"tile: expected one of {', '.join(map(str, POINTS))}, found {tile!r}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -299,7 +300,9 @@ class WinogradOutputAttrs:
         _check_tile(self.tile)
         size = tuple(as_dim(extent) for extent in sequence_of(self.size, "size"))
         if len(size) not in (3, 4):
-            raise ValueError(f"size: expected batch, height and width, or a depth before them, found {self.size!r}")
+            raise ArgumentValueError(
+                f"size: expected batch, height and width, or a depth before them, found {self.size!r}"
+            )
         normalize(self, size=size)
 
     @property

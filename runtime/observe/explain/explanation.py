@@ -10,6 +10,7 @@ from typing import Any
 from tilewright.graphir.origins import Origin
 from tilewright.passes.tables import format_seconds, html_table
 from tilewright.runtime.observe.explain.reasons import Reason
+from tilewright.tensorir.errors import ArgumentValueError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,7 +88,7 @@ class Explanation:
             ValueError: the limit is negative.
         """
         if limit is not None and limit < 0:
-            raise ValueError(f"limit: expected a number of kernels, found {limit}")
+            raise ArgumentValueError(f"limit: expected a number of kernels, found {limit}")
         lines: list[str] = []
         for each, (name, time, share, why, change) in zip(self.kernels, self.rows(limit), strict=False):
             measured = "" if each.seconds is None else f" ({time}, {share})"

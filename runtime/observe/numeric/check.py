@@ -36,7 +36,7 @@ from tilewright.runtime.observe.numeric.locate import Suspect, locate
 from tilewright.runtime.observe.numeric.reference import ErrorSize, ReferenceLike, make_reference
 from tilewright.runtime.observe.numeric.replay import CANNOT_RUN, Problem, Replay, Settings, facts_of
 from tilewright.runtime.observe.numeric.reproducer import write_reproducer
-from tilewright.tensorir.errors import InputError, TilewrightError
+from tilewright.tensorir.errors import ArgumentValueError, InputError, TilewrightError
 from tilewright.tensorir.target import Target
 
 
@@ -115,13 +115,15 @@ class NumericCheck(PassInstrument, ErrorBudget):
     ) -> None:
         super().__init__()
         if isinstance(reference, str) and reference not in ("float64", "original"):
-            raise ValueError(f"reference: expected 'float64', 'original', results or a function, found {reference!r}")
+            raise ArgumentValueError(
+                f"reference: expected 'float64', 'original', results or a function, found {reference!r}"
+            )
         if on_failure not in ("raise", "record"):
-            raise ValueError(f"on_failure: expected 'raise' or 'record', found {on_failure!r}")
+            raise ArgumentValueError(f"on_failure: expected 'raise' or 'record', found {on_failure!r}")
         if engine not in ENGINES:
-            raise ValueError(f"engine: expected one of {', '.join(ENGINES)}, found {engine!r}")
+            raise ArgumentValueError(f"engine: expected one of {', '.join(ENGINES)}, found {engine!r}")
         if isinstance(every, bool) or not isinstance(every, int) or every < 1:
-            raise ValueError(f"every: expected a positive number, found {every!r}")
+            raise ArgumentValueError(f"every: expected a positive number, found {every!r}")
         self._given = inputs
         self._reference = reference
         self._tolerance = tolerance

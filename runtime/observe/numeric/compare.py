@@ -10,6 +10,7 @@ import numpy as np
 
 from tilewright.runtime.observe.numeric.ulps import limits_of, ulp_error
 from tilewright.tensorir.dtype import DataType, as_dtype
+from tilewright.tensorir.errors import ArgumentTypeError, ArgumentValueError
 
 Array = np.ndarray[Any, Any]
 
@@ -61,9 +62,11 @@ def as_tolerance(given: ToleranceLike, dtype: DataType) -> Tolerance | None:
     elif isinstance(given, tuple) and len(given) == 2:
         found = Tolerance(float(given[0]), float(given[1]))
     else:
-        raise TypeError(f"tolerance: expected a number, (rtol, atol), or a mapping from types to these; not {given!r}")
+        raise ArgumentTypeError(
+            f"tolerance: expected a number, (rtol, atol), or a mapping from types to these; not {given!r}"
+        )
     if not (found.rtol >= 0 and found.atol >= 0):
-        raise ValueError(f"tolerance: expected bounds that are not negative, found {given!r}")
+        raise ArgumentValueError(f"tolerance: expected bounds that are not negative, found {given!r}")
     return found
 
 

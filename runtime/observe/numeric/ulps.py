@@ -16,6 +16,7 @@ import ml_dtypes
 import numpy as np
 
 from tilewright.tensorir.dtype import DataType, as_dtype
+from tilewright.tensorir.errors import ArgumentTypeError
 
 Array = np.ndarray[Any, Any]
 
@@ -94,7 +95,7 @@ def ulp_distance(a: Any, b: Any) -> Array:
     a, b = np.asarray(a), np.asarray(b)
     kind = _checked(a.dtype)
     if as_dtype(b.dtype) is not kind:
-        raise TypeError(f"expected two arrays of one type, found {kind!s} and {b.dtype}")
+        raise ArgumentTypeError(f"expected two arrays of one type, found {kind!s} and {b.dtype}")
     if not kind.is_float:
         return _order(a.astype(np.uint64), b.astype(np.uint64), a < b)
     keys = [_key(array, kind) for array in (a, b)]
@@ -107,7 +108,7 @@ def ulp_distance(a: Any, b: Any) -> Array:
 def _checked(dtype: Any) -> DataType:
     kind = as_dtype(dtype)
     if not (kind.is_float or kind.is_integer or kind.is_bool):
-        raise TypeError(f"expected a type that supports arithmetic, found {kind!s}")
+        raise ArgumentTypeError(f"expected a type that supports arithmetic, found {kind!s}")
     return kind
 
 

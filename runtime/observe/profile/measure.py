@@ -19,6 +19,7 @@ from tilewright.runtime.observe.profile.profile import CallProfile, Profile
 from tilewright.runtime.observe.profile.recording import RecordedCall, Recording, Records
 from tilewright.runtime.observe.profile.roofs import Roofs
 from tilewright.runtime.steps import Array, Step, Steps
+from tilewright.tensorir.errors import ArgumentValueError
 from tilewright.tensorir.profiling import BEGIN, BUSY, END, RUNS, TOTAL
 
 #: Warm-up calls of each kind, before the measurement, that warm caches and threads up.
@@ -40,7 +41,7 @@ def profile(
         InputError, ExecutionError: as a call of the model does.
     """
     if repeat < 1:
-        raise ValueError(f"repeat: expected a positive number, found {repeat}")
+        raise ArgumentValueError(f"repeat: expected a positive number, found {repeat}")
     # The report measures them once more: other programs on this machine may disturb either measurement.
     Roofs(min(built.target.num_threads, thread_limit()))
     recording = Recording(built)

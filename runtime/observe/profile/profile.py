@@ -13,6 +13,7 @@ from tilewright.passes.spans import Span
 from tilewright.passes.tables import format_bytes, format_seconds, html_table, table
 from tilewright.runtime.observe.profile.arena import Allocation, live_bytes
 from tilewright.runtime.observe.profile.fitting import fitted
+from tilewright.tensorir.errors import ArgumentValueError
 
 ORDERS = ("time", "run", "kernel")
 
@@ -144,7 +145,7 @@ class Profile(SpanReport):
             ValueError: another order than :meth:`render` knows.
         """
         if order not in ORDERS:
-            raise ValueError(f"order: expected one of {', '.join(ORDERS)}, found {order!r}")
+            raise ArgumentValueError(f"order: expected one of {', '.join(ORDERS)}, found {order!r}")
         calls = _by_kernel(self.calls) if order == "kernel" else self.calls
         if order != "run":
             calls = sorted(calls, key=lambda call: -call.median)
@@ -163,7 +164,7 @@ class Profile(SpanReport):
             ValueError: the order is unknown, or the limit is negative.
         """
         if limit is not None and limit < 0:
-            raise ValueError(f"limit: expected a number of lines, found {limit}")
+            raise ArgumentValueError(f"limit: expected a number of lines, found {limit}")
         rows = self.rows(order)
         shown = rows if limit is None else rows[:limit]
         more = [] if len(shown) == len(rows) else [f"({len(rows) - len(shown)} more)"]

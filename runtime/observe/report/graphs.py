@@ -14,6 +14,7 @@ from tilewright.graphir.origins import KernelOrigins, call_origins
 from tilewright.graphir.types import TensorType, TupleType, Type
 from tilewright.graphir.visitor import post_order
 from tilewright.runtime.observe.report.layout import place
+from tilewright.tensorir.errors import ArgumentTypeError
 from tilewright.tensorir.expr import as_expr
 from tilewright.tensorir.known_numbers import integer_value
 
@@ -55,7 +56,7 @@ def picture(mod: IRModule, sizes: Mapping[str, int] | None = None) -> dict[str, 
     sizes = sizes or {}
     function = mod["main"]
     if not isinstance(function, Function):
-        raise TypeError(f"expected a graph, found main as {type(function).__name__}")
+        raise ArgumentTypeError(f"expected a graph, found main as {type(function).__name__}")
     nodes: list[_Node] = []
     edges: dict[tuple[int, int], None] = {}
     #: For each expression the nodes that represent it: several for a tuple.

@@ -15,7 +15,7 @@ from tilewright.runtime.observe.example_inputs import example_inputs
 from tilewright.runtime.observe.report.collect import collect
 from tilewright.runtime.observe.report.page import page
 from tilewright.runtime.packed_file import replacing
-from tilewright.tensorir.errors import TilewrightError
+from tilewright.tensorir.errors import ArgumentValueError, TilewrightError
 
 #: A model: as it was built, or what a build takes.
 Buildable = Executable | IRModule | Function
@@ -56,7 +56,7 @@ def report(
     target = Path(path)
     models = [model] if isinstance(model, (Executable, IRModule, Function)) else list(model)
     if not models:
-        raise ValueError("model: expected a model, or several to compare, found an empty sequence")
+        raise ArgumentValueError("model: expected a model, or several to compare, found an empty sequence")
     executables = [each if isinstance(each, Executable) else build_executable(each) for each in models]
     name = title if title is not None else target.stem
     given = inputs if inputs is not None or len(models) == 1 else _same_inputs(executables)

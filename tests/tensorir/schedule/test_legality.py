@@ -15,7 +15,7 @@ import pytest
 
 from tilewright.tensorir import parse
 from tilewright.tensorir import tensor as te
-from tilewright.tensorir.errors import ScheduleError
+from tilewright.tensorir.errors import ScheduleError, TilewrightError
 from tilewright.tensorir.expr import Var, maximum
 from tilewright.tensorir.schedule import Schedule, Trace, state
 from tilewright.tensorir.schedule.trace import PRIMITIVES
@@ -311,6 +311,29 @@ def test_a_broken_trace_is_refused() -> None:
     unknown = Trace.from_json('[{"name": "__init__", "args": [], "kwargs": {}, "outputs": [], "is_list": false}]')
     with pytest.raises(ScheduleError, match="there is no primitive"):
         unknown.apply(Schedule(row_sum()))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        '"name": "split"|"name": {"x": 1}',
+        '"args": [|"args": {"handle": 1}, "x": [',
+        '"kwargs": {}|"kwargs": []',
+        '"outputs": ["b0"]|"outputs": [5]',
+        '"handle": "b0"|"handle": {}',
+        "[null, 4]|[null, 4, 1e300]",
+        '[null, 4]|{"expr": "("}',
+        '"name": "split"|"name": "unroll"',
+    ],
+)
+def test_a_trace_of_something_else_is_refused(change: str) -> None:
+    sch = Schedule(row_sum())
+    sch.split(sch.get_loops(sch.get_block("total"))[0], [None, 4])
+    before, after = change.split("|")
+    text = sch.trace.to_json()
+    assert before in text
+    with pytest.raises(TilewrightError):
+        Trace.from_json(text.replace(before, after, 1)).apply(Schedule(row_sum()))
 
 
 def test_peeled_loops_split_without_predicates(same: Callable[..., None]) -> None:

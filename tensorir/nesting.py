@@ -1,0 +1,111 @@
+"""Bound the nesting and the size of programs: what passes cannot follow, or would not finish, is an error.
+
+Visitors of the loop-level IR recurse over the depth of a program (not over the length of chains of lets, allocations
+and infix operators, where these grow long). Python ends a recursion that is too deep with ``RecursionError``; compiled
+modules recurse on the stack of the process, which has no such guard. So the functions that take programs from outside
+count the levels first, without recursion, and translate Python's error.
+
+Equal expressions are one object, so that forty lines make a trillion occurrences: ``x = x + x``, forty times. Passes
+work on occurrences, and these are counted, too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator
+
+from tilewright.tensorir.errors import BudgetError, NestingError
+from tilewright.tensorir.expr import BinaryOp, Compare
+from tilewright.tensorir.node import Node
+from tilewright.tensorir.stmt import Allocate, LetStmt, SeqStmt
+
+#: The most levels of a program. The frames of a compiled visitor take about a kilobyte for each, of at least 8 MiB;
+#: Python's own limit is reached before that.
+MOST_LEVELS = 1000
+
+#: The most occurrences of nodes in a program. The text of as many has tens of megabytes; large kernels have thousands.
+MOST_OCCURRENCES = 1 << 21
+
+
+def extent(root: Node, chains: bool = False) -> tuple[int, int]:
+    """Return how many levels a program is nested, and how many occurrences of nodes it has, in time linear in the
+    number of different nodes and without recursion.
+
+    Args:
+        chains: count each link of a chain of lets or of allocations, and of one of infix operators that leans to the
+            left; otherwise such a chain is one level.
+    """
+    depths: dict[Node, int] = {}
+    counts: dict[Node, int] = {}
+    stack = [root]
+    while stack:
+        node = stack[-1]
+        parts = node.parts()
+        waiting = [part for part in parts if part not in depths]
+        if waiting:
+            stack.extend(waiting)
+            continue
+        stack.pop()
+        chained = None if chains else _next_of_chain(node)
+        depths[node] = max([depths[part] + (part is not chained) for part in parts], default=0)
+        counts[node] = 1 + sum([counts[part] for part in parts])
+    return depths[root], counts[root]
+
+
+def _next_of_chain(node: Node) -> Node | None:
+    """Return the part of a node that is on its own level; None if all are one deeper."""
+    if isinstance(node, (BinaryOp, Compare)):
+        return node.a if isinstance(node.a, (BinaryOp, Compare)) else None
+    if isinstance(node, (LetStmt, Allocate)):
+        return node.body
+    if isinstance(node, SeqStmt) and node.stmts and isinstance(node.stmts[-1], (LetStmt, Allocate)):
+        return node.stmts[-1]  # in the same braces
+    return None
+
+
+def check_extent(what: str, roots: Iterable[Node], chains: bool = False) -> None:
+    """Check that programs are small enough for some work.
+
+    Args:
+        what: the work, as a subject of errors: ``"printing"``.
+        roots: the programs.
+        chains: whether the work recurses over the length of chains, too (:func:`extent`).
+
+    Raises:
+        NestingError: a program has more than :data:`MOST_LEVELS` levels.
+        BudgetError: a program has more than :data:`MOST_OCCURRENCES` occurrences of nodes.
+    """
+    for root in roots:
+        depth, count = extent(root, chains)
+        if depth > MOST_LEVELS:
+            raise NestingError(f"{what}: expected a program of at most {MOST_LEVELS} levels, found {depth}; {_ADVICE}")
+        if count > MOST_OCCURRENCES:
+            raise BudgetError(
+                f"{what}: expected a program with at most {MOST_OCCURRENCES:,} occurrences of expressions, "
+                f"found {_rounded(count)}; {_ADVICE}"
+            )
+
+
+@contextlib.contextmanager
+def bounded(what: str, *roots: Node) -> Iterator[None]:
+    """Check programs (:func:`check_extent`) before the ``with`` block, and translate Python's error of a recursion in
+    it.
+
+    Raises:
+        NestingError: a program is nested more deeply than the work can follow.
+        BudgetError: a program is too large.
+    """
+    check_extent(what, roots)
+    try:
+        yield
+    except NestingError:
+        raise
+    except RecursionError as error:
+        raise NestingError(f"{what}: the program is nested more deeply than this can follow; {_ADVICE}") from error
+
+
+def _rounded(count: int) -> str:
+    return f"{count:,}" if count < 10**18 else f"2**{count.bit_length() - 1} or more"
+
+
+_ADVICE = "names for parts of an expression (let) and functions of their own make it flat"
