@@ -57,7 +57,9 @@ LEFT_OUT = {
     "tests/tensorir/test_rules_proved.py::test_a_number_wraps_to_the_one_number_of_the_type_with_the_same_low_bits": (
         "executes code on formulas"
     ),
-    "tests/tensorir/test_rules_proved.py::test_a_truncated_quotient_is_rounded_toward_zero": "executes code on formulas",
+    "tests/tensorir/test_rules_proved.py::test_a_truncated_quotient_is_rounded_toward_zero": (
+        "executes code on formulas"
+    ),
     "tests/passes/tensor/test_coverage.py::test_conditions_may_follow_from_those_of_the_read": "replaces a method",
 }
 

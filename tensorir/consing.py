@@ -19,8 +19,8 @@ N = TypeVar("N")
 #: Nodes by class and fields. A key refers to the operands, so that operands are never younger than their users.
 NODES: dict[tuple[Any, ...], Any] = {}
 
-#: The table is not swept below this number of nodes: about ten megabytes.
-_LEAST: Final = 1 << 15
+#: The table is not swept below this number of nodes: about twenty megabytes.
+_LEAST: Final = 1 << 16
 
 _set = object.__setattr__
 

@@ -113,15 +113,21 @@ class Op(Pattern):
         self.args = args
         self.attrs = attrs
         self.call = call
+        #: Answers of :meth:`takes`.
+        self._taken: dict[Operator, bool] = {}
 
     def takes(self, op: Operator) -> bool:
         """Return whether calls of ``op`` may match."""
-        return op.name == self.which if isinstance(self.which, str) else self.which(op)
+        found = self._taken.get(op)
+        if found is None:
+            found = op.name == self.which if isinstance(self.which, str) else bool(self.which(op))
+            self._taken[op] = found
+        return found
 
     def match(self, node: Expr, found: Match) -> bool:
-        if type(node) is not Call or not isinstance(node.op, Operator):
+        if type(node) is not Call or len(node.args) != len(self.args):
             return False
-        if len(node.args) != len(self.args) or not self.takes(node.op):
+        if not isinstance(node.op, Operator) or not self.takes(node.op):
             return False
         if self.attrs is not None:
             found[self.attrs] = node.attrs

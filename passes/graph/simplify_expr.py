@@ -7,8 +7,8 @@ Before::
     %2 = transpose(%1, axes=(1, 0))
 
 After: ``%x``. A rule applies only where the result has the same type. ``EXACT`` rules give the same bits for every
-input, NaN and signed zero included; those of ``INEXACT`` do not, and apply only at opt_level 3. Most rules are about
-traits that operators state (``graphir/traits.py``); rules about particular operators name them.
+input, NaN and signed zero included; those of ``INEXACT``, which replace them at opt_level 3, do not. Most rules are
+about traits that operators state (``graphir/traits.py``); rules about particular operators name them.
 """
 
 from __future__ import annotations
@@ -284,10 +284,8 @@ _CONSTANTS = (
     (Op(_associative, B, Op(_associative, A, X, call="f"), call="f"), _joined_sides),
 )
 
-#: Rules that give the same bits.
-EXACT: tuple[Rule, ...] = (
-    Rule(Op(_has_neutral, X, C), _neutral(1, zeros_differ=True)),  # x * 1, x / 1, x ** 1, x - 0.0, x + -0.0, i + 0 -> x
-    Rule(Op(_has_neutral, C, X), _neutral(0, zeros_differ=True)),  # 1 * x, -0.0 + x, 0 + i -> x
+#: Rules that give the same bits for all types.
+_FOR_ALL: tuple[Rule, ...] = (
     Rule(Op("divide", X, Splat(_power_of_two, "c")), _reciprocal),  # x / 4 -> x * 0.25
     Rule(Op(_involution, Op(_involution, X, call="f"), call="f"), _x),  # --x, not not x -> x
     Rule(Op(_even, Op("negative", X)), _without_sign),  # |-x| -> |x|
@@ -308,15 +306,24 @@ EXACT: tuple[Rule, ...] = (
     Rule(Op("layout_transform", Op("transpose", X, attrs="inner")), _layout_of_transpose),  # as one change of layout
     Rule(Op("transpose", Op("layout_transform", X, attrs="inner")), _transpose_of_layout),
     Rule(Op("clip", Op("clip", X, attrs="inner")), _clipped_twice),  # clip(clip(x, -1, 6), 0, 8) -> clip(x, 0, 6)
+)
+
+#: Rules that give the same bits.
+EXACT: tuple[Rule, ...] = (
+    Rule(Op(_has_neutral, X, C), _neutral(1, zeros_differ=True)),  # x * 1, x / 1, x ** 1, x - 0.0, x + -0.0, i + 0 -> x
+    Rule(Op(_has_neutral, C, X), _neutral(0, zeros_differ=True)),  # 1 * x, -0.0 + x, 0 + i -> x
+    *_FOR_ALL,
     *(Rule(pattern, _of_integers(build)) for pattern, build in _CONSTANTS),  # (i + 3) + 4 -> i + 7
 )
 
-#: Rules that round differently or lose the sign of a zero.
+#: ``EXACT``, and the same for floats where results round differently or lose the sign of a zero.
 INEXACT: tuple[Rule, ...] = (
     Rule(Op(_has_neutral, X, C), _neutral(1, zeros_differ=False)),  # x + 0, x - 0 -> x
     Rule(Op(_has_neutral, C, X), _neutral(0, zeros_differ=False)),  # 0 + x -> x
+    *_FOR_ALL,
     *(Rule(pattern, build) for pattern, build in _CONSTANTS),
 )
+_EXACT, _INEXACT = Rules(EXACT), Rules(INEXACT)
 
 
 @register_pass
@@ -326,7 +333,7 @@ class SimplifyExpr(FunctionPass):
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
         """Return ``func`` simplified."""
-        table = Rules((*EXACT, *INEXACT) if ctx.is_fast else EXACT)
+        table = _INEXACT if ctx.is_fast else _EXACT
 
         def simplify(node: Expr) -> Expr:
             if type(node) is not Call or not isinstance(node.type, TensorType):

@@ -43,6 +43,7 @@ from tilewright.tensorir.errors import PassError, ScheduleError
 from tilewright.tensorir.functor import walk_statements
 from tilewright.tensorir.keys import AUTO, SCHEDULE_MODE
 from tilewright.tensorir.schedule import BlockRef, Schedule
+from tilewright.tensorir.schedule.nests import loops_in, path_to
 from tilewright.tensorir.stmt import Block, For, PrimFunc
 from tilewright.tensorir.target import Target
 
@@ -221,7 +222,6 @@ class _Run:
 
 def _has_plain_loops(schedule: Schedule, ref: BlockRef) -> bool:
     """Return whether a block still exists and is enclosed in loops, none of which is scheduled."""
-    if ref.name not in {other.name for other in schedule.get_blocks()}:
-        return False
-    loops = [schedule.get(loop) for loop in schedule.get_loops(ref)]
-    return bool(loops) and all(isinstance(loop, For) and loop.kind == "serial" for loop in loops)
+    path = path_to(schedule.func.body, ref.name)
+    loops = [] if path is None else loops_in(path)
+    return bool(loops) and all(loop.kind == "serial" for loop in loops)

@@ -17,7 +17,7 @@ elements that are accessed there.
 
 from __future__ import annotations
 
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from tilewright.graphir.module import IRModule
 from tilewright.passes.base import PrimFuncPass
@@ -27,12 +27,17 @@ from tilewright.passes.properties import BLOCKS, STATEMENTS
 from tilewright.passes.registry import register_pass
 from tilewright.tensorir.errors import VerifyError
 from tilewright.tensorir.expr import Choose, Expr, IntImm, Var, all_of, compare
-from tilewright.tensorir.functor import Mutator, substitute
+from tilewright.tensorir.functor import CHOICES, Mutator, kinds, substitute
 from tilewright.tensorir.stmt import Block, IfThenElse, PrimFunc, Stmt, sequence
 
 
 class _BlockLowerer(Mutator):
     """Replace blocks from the outside in: the bindings of an inner block may use the variables of an outer one."""
+
+    def mutate(self, node: Any) -> Any:
+        if isinstance(node, Expr) and not kinds(node) & CHOICES:
+            return node
+        return super().mutate(node)
 
     def mutate_Block(self, block: Block) -> Stmt:
         values: dict[Var, Expr] = {item.var: item.value for item in block.iters}

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence, Set
 from typing import TypeVar
 
 from tilewright.tensorir.arith.interval import Interval
 from tilewright.tensorir.arith.linear import Division, Linear
 from tilewright.tensorir.arith.term_order import TermOrder
-from tilewright.tensorir.arith.witness import Witness, witnesses
+from tilewright.tensorir.arith.witness import NUM_WITNESSES, Witness, witness
 from tilewright.tensorir.expr import Expr, Var
 from tilewright.tensorir.functor import leaves
 from tilewright.tensorir.node import Node
@@ -49,9 +49,9 @@ class Facts:
         self.remainders: dict[Expr, tuple[int, int]] = {} if outer is None else outer.remainders
         #: Conditions that are known.
         self.truths: dict[Expr, bool] = {} if outer is None else outer.truths
-        # Witnesses are values of the variables under which all facts hold. Kept are those that `witnesses` has found,
-        # the facts added since then, and the facts that these ones began as.
-        self._witnesses: tuple[Witness, ...] | None = None
+        # Witnesses are values of the variables under which all facts hold. Kept are those found so far, each with the
+        # number of facts that it agrees with (None: it does not), the facts, and those that these ones began as.
+        self._witnesses: dict[int, tuple[Witness | None, int]] | None = None
         self._said: tuple[Callable[[Witness], Witness | None], ...] = ()
         self._outer = outer
 
@@ -94,17 +94,27 @@ class Facts:
         none). It is applied when witnesses are next asked for."""
         self._said += (survivor,)
 
-    def witnesses(self) -> tuple[Witness, ...]:
-        """Return values of the variables under which all known facts hold. They are computed on demand, because most
-        scopes are left before anyone asks."""
-        found = self._witnesses
-        if found is None:
-            found = witnesses() if self._outer is None else self._outer.witnesses()
-        if self._said:
-            for survivor in self._said:
-                found = tuple([new for witness in found if (new := survivor(witness)) is not None])
-            self._said = ()
-        self._witnesses = found
+    def witnesses(self) -> Iterator[Witness]:
+        """Yield values of the variables under which all known facts hold. Each is computed when it is asked for: most
+        scopes are left before anyone asks, and the first witness refutes nearly half of what can be refuted."""
+        for number in range(NUM_WITNESSES):
+            found = self._witness(number)
+            if found is not None:
+                yield found
+
+    def _witness(self, number: int) -> Witness | None:
+        if self._witnesses is None:
+            self._witnesses = {}
+        found, agreed = self._witnesses.get(number, (None, -1))
+        if agreed == len(self._said):
+            return found
+        if agreed < 0:
+            found, agreed = witness(number) if self._outer is None else self._outer._witness(number), 0
+        for survivor in self._said[agreed:]:
+            if found is None:
+                break
+            found = survivor(found)
+        self._witnesses[number] = found, len(self._said)
         return found
 
 

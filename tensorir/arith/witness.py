@@ -8,6 +8,7 @@ witnesses are kept beside the facts, and tried first.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from tilewright.tensorir.arith.lane_numbers import LANES
 from tilewright.tensorir.expr import BinaryOp, Compare, Expr, IntImm, Select, UnaryOp, Var
@@ -128,6 +129,10 @@ class Witness:
         return bool(self.value(condition))
 
 
-def witnesses() -> tuple[Witness, ...]:
-    """Return the witnesses of an analyzer without facts."""
-    return tuple(Witness(number, {}, {}) for number in range(len(_SIZES)))
+#: The number of witnesses.
+NUM_WITNESSES: Final = len(_SIZES)
+
+
+def witness(number: int) -> Witness:
+    """Return a witness of an analyzer without facts."""
+    return Witness(number, {}, {})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from typing import Any
 
 from tilewright.tensorir.arith.iter_map import constant_value
 from tilewright.tensorir.conditions import conjunction, conjuncts
@@ -19,7 +20,7 @@ from tilewright.tensorir.expr import (
     compare,
     const,
 )
-from tilewright.tensorir.functor import INTEGER_DIVISIONS, LOADS, Mutator, kinds, substitute, walk
+from tilewright.tensorir.functor import INTEGER_DIVISIONS, LOADS, Mutator, kinds, leaves, substitute, walk
 from tilewright.tensorir.schedule.blocks import accesses, change_block
 from tilewright.tensorir.schedule.handles import BlockRef
 from tilewright.tensorir.schedule.indices import structure
@@ -36,6 +37,11 @@ class _LoadReplacer(Mutator):
         self.buffer = buffer
         self.variables = variables
         self.value = value
+
+    def mutate(self, node: Any) -> Any:
+        if isinstance(node, Expr) and self.buffer not in leaves(node):
+            return node
+        return super().mutate(node)
 
     def mutate_BufferLoad(self, load: BufferLoad) -> Expr:
         load = self.generic_mutate(load)

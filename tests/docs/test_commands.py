@@ -18,10 +18,11 @@ from tilewright.passes.environment import SWITCHES
 
 PAGES = pages()
 TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
-TESTS = "".join((ROOT / "tests" / name).read_text(encoding="utf-8") for name in ("conftest.py", "fuzz/loop_programs.py"))
 PACKAGES = {"tw": tw, "gi": tw.graphir, "ti": tw.tensorir, "passes": tw.passes}
+READ_BY_TESTS = [ROOT / "tests" / name for name in ("conftest.py", "fuzz/loop_programs.py")]
+SOURCES = "".join(path.read_text(encoding="utf-8") for path in READ_BY_TESTS)
 #: Switches of the installation and of the tests, beside those of the package.
-OF_THE_PROJECT = {"TILEWRIGHT_MYPYC", *re.findall(r'environ\.get\("(TILEWRIGHT_[A-Z_]+)"', TESTS)}
+OF_THE_PROJECT = {"TILEWRIGHT_MYPYC", *re.findall(r'environ\.get\("(TILEWRIGHT_[A-Z_]+)"', SOURCES)}
 #: Settings of commands before their name.
 SETTINGS = re.compile(r"^(?:[A-Z_]+=\S+ )+")
 #: Code that names something without being a command.

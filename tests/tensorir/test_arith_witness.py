@@ -55,11 +55,19 @@ def test_what_a_witness_refutes_is_not_searched_for(monkeypatch):
     assert searched  # nobody is a counterexample, so it was tried
 
 
+def test_facts_told_after_a_question_count():
+    analyzer = Analyzer()
+    first = next(analyzer.facts.witnesses())
+    analyzer.bind(N, 3, 4)
+    assert next(analyzer.facts.witnesses()) is not first
+    assert all(3 <= (witness.value(N) or 0) < 7 for witness in analyzer.facts.witnesses())
+
+
 def test_scopes_that_end_give_witnesses_back():
     analyzer = Analyzer()
-    before = analyzer.facts.witnesses()
+    before = list(analyzer.facts.witnesses())
     with analyzer.scope():
         analyzer.assume(as_expr(N) > 5000)
-        assert not analyzer.facts.witnesses()
+        assert not list(analyzer.facts.witnesses())
     assert before
-    assert analyzer.facts.witnesses() == before
+    assert list(analyzer.facts.witnesses()) == before
