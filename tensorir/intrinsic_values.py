@@ -81,7 +81,7 @@ def fma(args: Sequence[DataType], result: DataType) -> Operation:
 
 
 def check_index(args: Sequence[DataType], result: DataType) -> Operation:
-    """Whether an access happens, per lane; an index that is outside is an error."""
+    """The mask of an access, per lane; an index that is outside where it is true is an error."""
 
     def compute(index: Any, extent: Any, happens: Any, number: Any) -> Any:
         outside = np.logical_and(happens, np.logical_or(np.less(index, 0), np.greater_equal(index, extent)))

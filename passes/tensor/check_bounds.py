@@ -161,8 +161,6 @@ def check_bounds(func: PrimFunc) -> PrimFunc:
 class CheckBounds(PrimFuncPass):
     """See the module."""
 
-    essential = True
-
     def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
         """Return ``func`` with checked accesses, if the configuration asks for it."""
         return check_bounds(func) if checks_bounds(ctx) else func

@@ -151,6 +151,7 @@ SWAPS = {
         ("TransposeTiles", "VectorizeLoop"): ("TransposeTiles", "vector loops"),
         ("VectorizeLoop", "ParallelizeLoop"): ("VectorizeLoop", "parallel wishes"),
         ("CommonSubexprElim", "HoistInvariant"): ("HoistInvariant", "named"),
+        ("CheckBounds", "FlattenBuffer"): ("CheckBounds", "dimensions"),
         ("FlattenBuffer", "StorageRewrite"): ("FlattenBuffer", "allocated"),
         ("StorageRewrite", "Simplify"): ("InterleaveStores", "simple"),
         ("PrefetchEpilogue", "LowerIntrin"): ("PrefetchEpilogue", "formulas"),

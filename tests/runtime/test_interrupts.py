@@ -92,18 +92,19 @@ def run(script: str, *args: object) -> None:
     assert done.returncode == 0, done.stderr
 
 
-MANY = pytest.param(200, marks=pytest.mark.exhaustive)
+def cases(times: int) -> pytest.MarkDecorator:
+    """A few times for LLVM; many times, and a few for numba, which takes seconds for a build, in exhaustive runs."""
+    more = [pytest.param(*case, marks=pytest.mark.exhaustive) for case in (("llvm", 200), ("numba", 6))]
+    return pytest.mark.parametrize(("kind", "times"), [("llvm", times), *more])
 
 
-@pytest.mark.parametrize("times", [10, MANY])
-@pytest.mark.parametrize("kind", ["llvm", pytest.param("numba", marks=pytest.mark.exhaustive)])
+@cases(10)
 @pytest.mark.parametrize("work", ["build", "call"])
 def test_an_interrupt_leaves_builds_and_calls_working(kind: str, work: str, times: int) -> None:
     run(INTERRUPT, kind, work, times, times)
 
 
-@pytest.mark.parametrize("times", [20, MANY])
-@pytest.mark.parametrize("kind", ["llvm", pytest.param("numba", marks=pytest.mark.exhaustive)])
+@cases(20)
 @pytest.mark.parametrize("work", ["build", "call"])
 def test_a_lack_of_memory_leaves_builds_and_calls_working(kind: str, work: str, times: int) -> None:
     run(MEMORY, kind, work, times)
