@@ -26,7 +26,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import FrameType
 
-from tests.fuzz.entries import ENTRIES, REFUSED, Entry
+from tests.fuzz.entries import ENTRIES, REFUSED
+from tests.fuzz.entry import Entry
 from tests.onnx.mutants import peak_memory
 from tests.onnx.process import LineProcess, ProcessError
 
