@@ -415,7 +415,7 @@ def test_a_block_has_variables_of_its_own(where: str) -> None:
 
 def test_variables_may_have_any_name() -> None:
     @ti.func
-    def filled(a: ti.Buffer[(4, 2), float32]):
+    def filled(a: ti.Buffer[(4, 2)]):
         for self, stmts in ti.grid(4, 2):
             a[self, stmts] = 1.0
 
