@@ -100,7 +100,7 @@ class _Packed(Entry):
     """Files of sections with checksums: bytes are changed, or data, whose checksums are then right."""
 
     def __init__(self) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix="fuzz", dir=_memory_folder()))
+        self.folder = Path(tempfile.mkdtemp(prefix="fuzz"))
         self.content, self.magic = self.valid()
         self.data, self.arrays = packed_file.unpack(np.frombuffer(self.content, np.uint8), self.magic)
 
@@ -193,7 +193,7 @@ class Environment(Entry):
     }
 
     def __init__(self) -> None:
-        os.environ["TILEWRIGHT_CACHE_DIR"] = tempfile.mkdtemp(prefix="fuzz", dir=_memory_folder())
+        os.environ["TILEWRIGHT_CACHE_DIR"] = tempfile.mkdtemp(prefix="fuzz")
         self.module = seeds.network()
 
     def draw(self, rng: random.Random) -> dict[str, str]:
@@ -266,7 +266,7 @@ class CommandLine(Entry):
         from tilewright.cli import cli
 
         self.cli = cli
-        os.chdir(tempfile.mkdtemp(prefix="fuzz", dir=_memory_folder()))
+        os.chdir(tempfile.mkdtemp(prefix="fuzz"))
         Path("net.ir").write_text(gi.to_text(seeds.network(), "inline"), encoding="utf-8")
         tw.build(seeds.network()).export("net.tw", graph=True)
 
@@ -394,11 +394,6 @@ def _is_decorated_function(text: str) -> bool:
         return False
     plain = not (definition.args.defaults or any(definition.args.kw_defaults))
     return plain and [ast.unparse(each) for each in definition.decorator_list] == ["ti.func"]
-
-
-def _memory_folder() -> str | None:
-    """Return a folder in memory, if there is one: a million files are written."""
-    return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 
 
 ENTRIES: dict[str, type[Entry]] = {
