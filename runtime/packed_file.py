@@ -109,7 +109,7 @@ def described_size(file: BinaryIO, magic: bytes) -> int:
         raise DamagedFileError(f"the description: expected at most {_MOST_DESCRIBED} bytes, found {length}")
     description = np.frombuffer(file.read(length), np.uint8)
     _, sizes = _described(_part(description, "the description", 0, length, checksum).tobytes())
-    position += length
+    position += int(length)
     for size, _ in sizes:
         position += -position % _ALIGNMENT + size
     return position

@@ -129,7 +129,7 @@ def global_name(name: str) -> str:
     """
     if _PLAIN_NAME.fullmatch(name):
         return f"@{name}"
-    if "\0" in name or any("\ud800" <= char <= "\udfff" for char in name):
+    if "\0" in name or any(0xD800 <= ord(char) <= 0xDFFF for char in name):
         raise CodegenError(f"function {name!r}: the name of a symbol can have neither zeros nor lone surrogates")
     return f'@"{_escaped(name.encode())}"'
 

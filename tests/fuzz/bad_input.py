@@ -26,7 +26,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import FrameType
 
-from tests.fuzz.entries import ENTRIES, REFUSED, Entry
+from tests.fuzz.entries import ENTRIES, REFUSED
+from tests.fuzz.entry import Entry
 from tests.onnx.mutants import peak_memory
 from tests.onnx.process import LineProcess, ProcessError
 
@@ -107,11 +108,12 @@ def examine(entry: Entry, seed: int, number: int) -> tuple[str, str]:
 
 def serve(seed: int, place: str) -> None:
     """Answer requests, each an entry point and a range of numbers, with what came of these inputs; write the number of
-    each to a file before it."""
+    each to a file in ``place`` before it. Other files lie there, too."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     results = os.fdopen(os.dup(sys.stdout.fileno()), "w", buffering=1)
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    with open(place, "r+b") as file:
+    tempfile.tempdir = place
+    with open(Path(place, "current"), "r+b") as file:
         current = mmap.mmap(file.fileno(), 8)
     signal.signal(signal.SIGALRM, _alarm)
     entries: dict[str, Entry] = {}
@@ -135,9 +137,10 @@ class Examiner:
     """Hands in inputs in a process of its own, and in a new one after each that ends the process."""
 
     def __init__(self, seed: int) -> None:
-        self._place = tempfile.NamedTemporaryFile()  # noqa: SIM115  # closed by the end of the context
-        self._place.write(bytes(8))
-        self._place.flush()
+        memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # a million files are written
+        self._place = tempfile.TemporaryDirectory(prefix="fuzz", dir=memory)
+        self._current = Path(self._place.name, "current")
+        self._current.write_bytes(bytes(8))
         arguments = ["tests.fuzz.bad_input", "--worker", "--seed", str(seed), "--place", self._place.name]
         self._worker = LineProcess(arguments, PATIENCE)
 
@@ -146,7 +149,7 @@ class Examiner:
 
     def __exit__(self, *_: object) -> None:
         self._worker.stop()
-        self._place.close()
+        self._place.cleanup()
 
     def report(self, name: str, numbers: range) -> Report:
         """Hand in the inputs of an entry point."""
@@ -158,7 +161,7 @@ class Examiner:
             try:
                 answer = self._worker.ask(json.dumps([name, first, last]), limit)
             except ProcessError as error:
-                number = int.from_bytes(Path(self._place.name).read_bytes()[:8], "little")
+                number = int.from_bytes(self._current.read_bytes(), "little")
                 report.counts[error.status] += 1
                 report.bugs.append(Bug(name, number, f"{error.status}: {error}"))
                 # The others of the batch again: what came of those before has not been told.

@@ -14,9 +14,8 @@ import linecache
 import os
 import random
 import tempfile
-import traceback
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -25,6 +24,8 @@ from click.testing import CliRunner
 
 import tilewright as tw
 from tests.fuzz import seeds
+from tests.fuzz.constructors import Words
+from tests.fuzz.entry import Entry
 from tests.fuzz.spoiled import NAMES, NUMBERS, changed_data, changed_text
 from tests.onnx.mutants import mutant
 from tests.onnx.mutations import changed_bytes
@@ -36,21 +37,6 @@ from tilewright.runtime.disk_cache import DiskCache
 from tilewright.tensorir import llvm_names
 from tilewright.tensorir.errors import TilewrightError
 from tilewright.tensorir.schedule.trace import Trace
-
-
-class Entry:
-    """An entry point. ``cost`` is how many times as long an input takes as one of the cheapest."""
-
-    name: ClassVar[str]
-    cost: ClassVar[int] = 1
-
-    def draw(self, rng: random.Random) -> Any:
-        """Return an input."""
-        raise NotImplementedError
-
-    def run(self, value: Any) -> None:
-        """Hand an input in."""
-        raise NotImplementedError
 
 
 class GraphText(Entry):
@@ -114,7 +100,7 @@ class _Packed(Entry):
     """Files of sections with checksums: bytes are changed, or data, whose checksums are then right."""
 
     def __init__(self) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix="fuzz", dir=_memory_folder()))
+        self.folder = Path(tempfile.mkdtemp(prefix="fuzz"))
         self.content, self.magic = self.valid()
         self.data, self.arrays = packed_file.unpack(np.frombuffer(self.content, np.uint8), self.magic)
 
@@ -207,7 +193,7 @@ class Environment(Entry):
     }
 
     def __init__(self) -> None:
-        os.environ["TILEWRIGHT_CACHE_DIR"] = tempfile.mkdtemp(prefix="fuzz", dir=_memory_folder())
+        os.environ["TILEWRIGHT_CACHE_DIR"] = tempfile.mkdtemp(prefix="fuzz")
         self.module = seeds.network()
 
     def draw(self, rng: random.Random) -> dict[str, str]:
@@ -280,7 +266,7 @@ class CommandLine(Entry):
         from tilewright.cli import cli
 
         self.cli = cli
-        os.chdir(tempfile.mkdtemp(prefix="fuzz", dir=_memory_folder()))
+        os.chdir(tempfile.mkdtemp(prefix="fuzz"))
         Path("net.ir").write_text(gi.to_text(seeds.network(), "inline"), encoding="utf-8")
         tw.build(seeds.network()).export("net.tw", graph=True)
 
@@ -408,98 +394,6 @@ def _is_decorated_function(text: str) -> bool:
         return False
     plain = not (definition.args.defaults or any(definition.args.kw_defaults))
     return plain and [ast.unparse(each) for each in definition.decorator_list] == ["ti.func"]
-
-
-class Words(Entry):
-    """Makes operators from texts and attributes: equations, layouts, modes, types, shapes and axes."""
-
-    name = "graph construction"
-
-    def draw(self, rng: random.Random) -> tuple[str, Any]:
-        name, arguments = rng.choice(list(_CALLS.items()))
-        return name, changed_data(rng, _spoiled_texts(rng, arguments))
-
-    def run(self, value: tuple[str, Any]) -> None:
-        name, arguments = value
-        if not isinstance(arguments, dict):
-            return
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            try:
-                made = _MAKERS[name](**{key: item for key, item in arguments.items() if isinstance(key, str)})
-            except TypeError as error:
-                frames = traceback.extract_tb(error.__traceback__)
-                if frames[-1].filename == __file__:  # an argument that is missing, or that there is none of
-                    return
-                raise
-        if isinstance(made, gi.Expr):
-            gi.to_text(tw.IRModule.from_expr(made))
-
-
-def _spoiled_texts(rng: random.Random, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    def spoiled(value: Any) -> Any:
-        if isinstance(value, str) and rng.random() < 0.5:
-            return changed_text(rng, value, (value,)) if rng.random() < 0.6 else rng.choice(NAMES)
-        return value
-
-    return {name: spoiled(value) for name, value in arguments.items()}
-
-
-def _value(shape: Any = (2, 8, 4, 4), dtype: Any = "float32") -> gi.Expr:
-    return gi.var("x", shape=shape, dtype=dtype)
-
-
-_MAKERS: dict[str, Callable[..., Any]] = {
-    "var": gi.var,
-    "const": gi.const,
-    "einsum": lambda equation, **rest: gi.einsum([_value((2, 3)), _value((3, 4))], equation, **rest),
-    "layout_transform": lambda **rest: gi.layout_transform(_value(), **rest),
-    "conv2d": lambda **rest: gi.nn.conv2d(_value(), _value((8, 8, 3, 3)), **rest),
-    "reshape": lambda shape, **rest: gi.reshape(_value(), shape, **rest),
-    "transpose": lambda axes, **rest: gi.transpose(_value(), axes, **rest),
-    "sum": lambda **rest: gi.sum(_value(), **rest),
-    "cast": lambda dtype, **rest: gi.cast(_value(), dtype, **rest),
-    "pad": lambda **rest: gi.pad(_value(), **rest),
-    "full": lambda **rest: gi.full(**rest),
-    "slice": lambda **rest: gi.strided_slice(_value(), **rest) if hasattr(gi, "strided_slice") else None,
-    "index": lambda item: _value()[item],
-    "concatenate": lambda axis: gi.concatenate([_value(), _value()], axis=axis),
-    "TensorType": lambda **rest: gi.TensorType(**rest),
-    "Buffer": lambda **rest: ti.Buffer(**rest),
-    "Var": lambda **rest: ti.Var(**rest),
-    "call": lambda name, args: ti.call(name, *(args if isinstance(args, (list, tuple)) else [args])),
-    "placeholder": lambda **rest: ti.placeholder(**rest),
-    "For": lambda **rest: ti.For(ti.Var("i", "int64"), body=ti.Evaluate(ti.IntImm(0)), **rest),
-    "PrimFunc": lambda **rest: str(ti.PrimFunc(body=ti.Evaluate(ti.IntImm(0)), **rest)),
-}
-
-_CALLS: dict[str, dict[str, Any]] = {
-    "var": {"name": "x", "shape": ["n", 3], "dtype": "float32"},
-    "const": {"value": [[1, 2], [3, 4]], "dtype": "int8"},
-    "einsum": {"equation": "ij,jk->ik"},
-    "layout_transform": {"src_layout": "NCHW", "dst_layout": "NCHW4c"},
-    "conv2d": {"strides": [1, 1], "padding": [1, 1], "dilation": [1, 1], "groups": 1},
-    "reshape": {"shape": [2, -1, 16]},
-    "transpose": {"axes": [0, 2, 3, 1]},
-    "sum": {"axis": [0, -1], "keepdims": True},
-    "cast": {"dtype": "bfloat16"},
-    "pad": {"pad_width": [[0, 0], [0, 0], [1, 1], [1, 1]], "mode": "constant"},
-    "full": {"shape": [2, "n"], "fill_value": 3.5, "dtype": "float16"},
-    "index": {"item": (0, slice(None), None, 1)},
-    "concatenate": {"axis": 1},
-    "TensorType": {"shape": ["n", 3], "dtype": "float32"},
-    "Buffer": {"name": "a", "shape": [4, 4], "dtype": "float32", "scope": "stack", "strides": [4, 1], "alignment": 64},
-    "Var": {"name": "n", "dtype": "int64"},
-    "call": {"name": "exp", "args": [1.5]},
-    "placeholder": {"shape": [4, 4], "dtype": "float32", "name": "a"},
-    "For": {"min": 0, "extent": 4, "kind": "serial", "annotations": {"unroll": True}},
-    "PrimFunc": {"name": "f", "params": [], "attrs": {"num_outputs": 1}},
-}
-
-
-def _memory_folder() -> str | None:
-    """Return a folder in memory, if there is one: a million files are written."""
-    return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 
 
 ENTRIES: dict[str, type[Entry]] = {

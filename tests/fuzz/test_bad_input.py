@@ -14,7 +14,8 @@ from lark import Lark
 
 from tests.fuzz import bad_input
 from tests.fuzz.bad_input import Examiner, examine
-from tests.fuzz.entries import ENTRIES, REFUSED, Entry
+from tests.fuzz.entries import ENTRIES, REFUSED
+from tests.fuzz.entry import Entry
 from tests.onnx.process import ROOT
 from tilewright import tensorir as ti
 from tilewright.tensorir.errors import ParseError

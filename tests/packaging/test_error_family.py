@@ -1,4 +1,4 @@
-"""What Tilewright raises on purpose is a ``TilewrightError``: no built-in error of a wrong type or value."""
+"""Errors that Tilewright raises on purpose are of the family ``TilewrightError``: none is only a built-in one."""
 
 from __future__ import annotations
 

@@ -263,5 +263,5 @@ def test_no_garbage_is_searched_for_between_stages(monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.parametrize("given", [None, 7, "model.onnx", [1], {"main": 7}])
 def test_what_is_no_model_is_refused(given: Any) -> None:
-    with pytest.raises(ArgumentTypeError, match="expected a Function or PrimFunc|build takes an IRModule"):
+    with pytest.raises(ArgumentTypeError, match=r"expected a Function or PrimFunc|build takes an IRModule"):
         tw.build(given)

@@ -130,3 +130,10 @@ def test_what_the_user_asks_for_is_taken(
     monkeypatch.setenv("NUMBA_NUM_THREADS", asked)
     assert (available_cores(), Target("llvm").num_threads) == (3, expected)
     assert Target("llvm", num_threads=7).num_threads == 7
+
+
+@pytest.mark.parametrize("value", ["", "0", "-1", "two", "1.5", "9" * 5000, "\u0662"])
+def test_a_number_of_threads_that_is_none_is_ignored(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NUMBA_NUM_THREADS", value)
+    assert cores.chosen_threads() is None
+    assert cores.default_threads() == cores.available_cores()

@@ -411,3 +411,14 @@ def test_a_block_has_variables_of_its_own(where: str) -> None:
     for func in windows, schedule.func:
         run(where, func, x, y, 21)
         np.testing.assert_allclose(y, np.convolve(x, np.ones(3), "full")[2:], rtol=1e-5)
+
+
+def test_variables_may_have_any_name() -> None:
+    @ti.func
+    def filled(a: ti.Buffer[(4, 2)]):
+        for self, stmts in ti.grid(4, 2):
+            a[self, stmts] = 1.0
+
+    values = np.zeros((4, 2), "f4")
+    ti.interpret(filled, values)
+    assert values.all()
