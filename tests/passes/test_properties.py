@@ -133,6 +133,7 @@ def test_the_stages_fit_each_other(target: Target) -> None:
 #: The neighbours that can't change places: what fails then, and of which property.
 SWAPS = {
     "graph": {
+        ("InferType", "SpecializeCalls"): ("SpecializeCalls", "typed"),
         ("FoldScaleAxis", "FoldConstant"): ("AlterOpLayout", "folded"),
         ("FoldConstant", "AlterOpLayout"): ("AlterOpLayout", "folded"),
         ("AlterOpLayout", "FoldConstant"): ("Winograd", "folded"),
