@@ -7,11 +7,13 @@ What each computes is declared in ``intrinsics.py``.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from tilewright.tensorir.dtype import FLOAT32, VOID, as_dtype
-from tilewright.tensorir.expr import BufferLoad, Call, Expr, ExprLike, as_expr, binary
-from tilewright.tensorir.intrinsics import find_intrinsic
+from tilewright.tensorir.errors import ArgumentValueError
+from tilewright.tensorir.expr import BufferLoad, Call, Expr, ExprLike, as_expr, binary, const
+from tilewright.tensorir.intrinsics import INTERLEAVED, find_intrinsic
 
 
 def _call(name: str, *args: ExprLike) -> Expr:
@@ -241,6 +243,26 @@ def interleave_low(a: ExprLike, b: ExprLike) -> Expr:
 def interleave_high(a: ExprLike, b: ExprLike) -> Expr:
     """Return the elements of the second halves of two vectors, in turn."""
     return _call("interleave_high", a, b)
+
+
+def interleave(vectors: Sequence[Expr], part: int) -> Expr:
+    """Return a part of the lanes of ``vectors`` in turn: ``v[0][0], v[1][0], ..., v[0][1], v[1][1], ...``. There are as
+    many parts as vectors, each as long as one of them; part 0 is the first.
+
+    Args:
+        vectors: two, or an odd number of them up to 15, of one type.
+
+    Raises:
+        ArgumentValueError: no intrinsic interleaves so many vectors, or ``part`` is none of their parts.
+    """
+    if len(vectors) != 2 and len(vectors) not in INTERLEAVED:
+        counts = ", ".join(map(str, (2, *INTERLEAVED)))
+        raise ArgumentValueError(f"interleave: expected one of {counts} vectors, found {len(vectors)}")
+    if not 0 <= part < len(vectors):
+        raise ArgumentValueError(f"interleave: expected a part from 0 to {len(vectors) - 1}, found {part}")
+    if len(vectors) == 2:
+        return interleave_high(*vectors) if part else interleave_low(*vectors)
+    return _call(f"interleave_{len(vectors)}", *vectors, const(part, "int64"))
 
 
 def fma(a: ExprLike, b: ExprLike, c: ExprLike) -> Expr:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import zipfile
 from email.parser import Parser
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -24,22 +25,18 @@ TOP_LEVEL = {"pyproject.toml", "graphir", "tensorir", "codegen", "runtime", "pas
 BESIDE = {"tilewright", "README.md", "CHANGELOG.md", "LICENSE", "MANIFEST.in", "Makefile", "docs", "examples"}
 
 IMPORT_EVERYTHING = """
-import importlib, pkgutil, sys
+import importlib, sys
 from pathlib import Path
 
-unpacked = Path(sys.argv[1])
-sys.path.insert(0, str(unpacked))
-import tilewright
-
-def fail(name):
-    raise
-
-names = ["tilewright"] + [m.name for m in pkgutil.walk_packages(tilewright.__path__, "tilewright.", onerror=fail)]
+unpacked, *names = sys.argv[1:]
+sys.path.insert(0, unpacked)
 for name in names:
     module = importlib.import_module(name)
-    assert unpacked in Path(module.__file__).parents, f"{name} came from {module.__file__}"
-print(*names, sep="\\n")
+    assert Path(unpacked) in Path(module.__file__).parents, f"{name} came from {module.__file__}"
 """
+
+#: Packages that import PyTorch, an extra.
+OF_TORCH = ("tilewright.graphir.frontend.torch", "tilewright.runtime.torch")
 
 
 def project_table() -> dict[str, Any]:
@@ -103,11 +100,14 @@ def test_the_wheel_holds_the_data_files(unpacked: Path, suffix: str) -> None:
 
 
 def test_every_module_can_be_imported_from_the_wheel(unpacked: Path, tmp_path: Path) -> None:
+    modules = [".".join(path.relative_to(unpacked).with_suffix("").parts) for path in unpacked.rglob("*.py")]
+    names = sorted(name.removesuffix(".__init__") for name in modules)
+    if find_spec("torch") is None:
+        names = [name for name in names if not name.startswith(OF_TORCH)]
     # -I: neither the working folder nor PYTHONPATH can lend a module from the checkout.
-    command = [sys.executable, "-I", "-c", IMPORT_EVERYTHING, str(unpacked)]
+    command = [sys.executable, "-I", "-c", IMPORT_EVERYTHING, str(unpacked), *names]
     result = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
     assert result.returncode == 0, result.stderr
-    assert set(result.stdout.split()) == {import_name(path) for path in source_files(".py")}
 
 
 def test_the_wheel_states_licence_and_dependencies(unpacked: Path) -> None:

@@ -10,7 +10,8 @@ from both_targets import on_both_targets
 from compiled_loops import run_compiled
 
 import tilewright.tensorir as ti
-from tilewright.tensorir.intrinsics import INTRINSICS
+from tilewright.tensorir.errors import ArgumentValueError
+from tilewright.tensorir.intrinsics import CHECK_INDEX, INTERLEAVED, INTRINSICS
 from tilewright.tensorir.profiling import PROFILE_INTRINSICS
 from tilewright.tensorir.target import Target
 
@@ -34,8 +35,35 @@ OTHERS: dict[str, Any] = {
 }
 
 
+#: Intrinsics that passes write: profiling, addresses, and the check of an index, which refers to an attribute.
+OF_PASSES = {*PROFILE_INTRINSICS, "address_of", CHECK_INDEX}
+
+
 def test_every_intrinsic_is_a_function() -> None:
-    assert [name for name in INTRINSICS if name not in PROFILE_INTRINSICS and name not in ti.__all__] == ["address_of"]
+    interleaving = {f"interleave_{count}" for count in INTERLEAVED}
+    assert set(INTRINSICS) - set(ti.__all__) == OF_PASSES | interleaving  # ``interleave`` calls the latter
+
+
+@pytest.mark.parametrize("count", [2, 3, 15])
+def test_interleaved_vectors_are_a_stack_along_the_last_axis(count: int) -> None:
+    values = np.random.default_rng(count).standard_normal((count, 4)).astype("float32")
+    inputs = [ti.Buffer(f"x{number}", (4,), "float32") for number in range(count)]
+    out = ti.Buffer("out", (count * 4,), "float32")
+    lanes = [x[ti.Ramp(ti.IntImm(0), ti.IntImm(1), 4)] for x in inputs]
+    stores = [
+        ti.BufferStore(out, ti.interleave(lanes, part), (ti.Ramp(ti.IntImm(4 * part), ti.IntImm(1), 4),))
+        for part in range(count)
+    ]
+    found = np.zeros(count * 4, "float32")
+    ti.interpret(ti.PrimFunc("f", (*inputs, out), ti.SeqStmt(tuple(stores)), {"num_outputs": 1}), *values, found)
+    np.testing.assert_array_equal(found.reshape(4, count), values.T)
+
+
+@pytest.mark.parametrize(("count", "part"), [(4, 0), (17, 0), (1, 0), (3, 3), (2, -1)])
+def test_what_cannot_be_interleaved_is_refused(count: int, part: int) -> None:
+    vector = ti.Broadcast(ti.FloatImm(1.0), 4)
+    with pytest.raises(ArgumentValueError, match=r"interleave: expected (one of 2, 3, 5|a part from 0 to)"):
+        ti.interleave([vector] * count, part)
 
 
 @pytest.mark.parametrize("name", ARGUMENTS)

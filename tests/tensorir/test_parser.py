@@ -36,7 +36,7 @@ from tilewright.tensorir.expr import (
     const,
 )
 from tilewright.tensorir.functor import walk
-from tilewright.tensorir.intrinsics import INTRINSICS
+from tilewright.tensorir.intrinsics import CHECK_INDEX, INTRINSICS
 from tilewright.tensorir.node import Node
 from tilewright.tensorir.parser import parse, parse_all, parse_expr, parse_stmt, primfunc_end
 from tilewright.tensorir.stmt import (
@@ -123,6 +123,10 @@ def test_intrinsic_reads_back(name: str) -> None:
     arguments = [argument] * intrinsic.arity
     if intrinsic.arity > 1 and intrinsic.operands != "vector":
         arguments[0] = const(1, argument.dtype)
+    if name.removeprefix("interleave_").isdigit():
+        arguments = [*[vector] * (intrinsic.arity - 1), const(1, "int64")]
+    if name == CHECK_INDEX:
+        arguments = [n, n, p, const(0, "int64")]
     if name == "dot":
         arguments = [Broadcast(FloatImm(1.0, "float32"), 2), *[Broadcast(const(2.0, "bfloat16"), 4)] * 2]
     expr = call(name, *arguments, dtype="int32" if intrinsic.result == "given" else None)

@@ -6,6 +6,8 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from tilewright.tensorir.errors import ArgumentValueError
+
 if TYPE_CHECKING:
     from tilewright.graphir.expr import Expr
 
@@ -33,7 +35,7 @@ def converter(*names: str, of_complex: bool = False) -> Callable[[F], F]:
             axis of two.
 
     Raises:
-        ValueError: one of them already has a converter.
+        ArgumentValueError: one of them already has a converter.
     """
 
     def register(function: F) -> F:
@@ -42,7 +44,7 @@ def converter(*names: str, of_complex: bool = False) -> Callable[[F], F]:
                 key = _COMPLEX + name if of_complex else name
                 found = _CONVERTERS.get(key)
                 if found is not None and _definition(found) != _definition(function):
-                    raise ValueError(f"{key}: two converters")
+                    raise ArgumentValueError(f"{key}: two converters")
                 _CONVERTERS[key] = function
         return function
 
