@@ -22,7 +22,7 @@ from tilewright.passes.info import PassInfo
 from tilewright.passes.instrument import PassInstrument
 from tilewright.passes.tables import format_seconds
 from tilewright.tensorir.errors import PassTypeError, add_note
-from tilewright.tensorir.nesting import bounded, check_extent
+from tilewright.tensorir.nesting import bounded, check_extent, trusting
 from tilewright.tensorir.stmt import PrimFunc
 
 Answer = TypeVar("Answer")
@@ -64,7 +64,7 @@ class Pass(abc.ABC):
         if RUNNING.watchers is None:  # the outermost running pass, outside of a build
             loops = [func for func in mod._functions.values() if isinstance(func, PrimFunc)]
             check_extent(f"pass {self.info.name}", loops, chains=True)
-            with session(), bounded(f"pass {self.info.name}"):
+            with session(), bounded(f"pass {self.info.name}"), trusting():
                 return self(mod, ctx)
         if ctx._instruments or RUNNING.watchers or ctx.trace is not None:
             return self._run_instrumented(mod, ctx)

@@ -40,7 +40,7 @@ def interpret(func: PrimFunc, *args: Any, functions: Mapping[str, PrimFunc] | No
         NestingError, BudgetError: a function is nested too deeply, or too large.
     """
     machine = Machine(functions or {})
-    with np.errstate(all="ignore"), bounded("interpreting", func, *machine.functions.values()):
+    with np.errstate(all="ignore"), bounded("interpreting", func, *machine.functions.values(), always=True):
         machine.program(func).call_with_arrays(args)
 
 

@@ -7,12 +7,17 @@ count the levels first, without recursion, and translate Python's error.
 
 Equal expressions are one object, so that forty lines make a trillion occurrences: ``x = x + x``, forty times. Passes
 work on occurrences, and these are counted, too.
+
+A build counts once, at its begin: what its passes schedule, print and compare thousands of times is not counted again
+(:func:`trusting`).
 """
 
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager
 
 from tilewright.tensorir.errors import BudgetError, NestingError
 from tilewright.tensorir.expr import BinaryOp, Compare
@@ -86,15 +91,47 @@ def check_extent(what: str, roots: Iterable[Node], chains: bool = False) -> None
             )
 
 
+class _Trust(threading.local):
+    """The number of blocks of :func:`trusting` that this thread is in."""
+
+    depth = 0
+
+
+_TRUST = _Trust()
+
+
 @contextlib.contextmanager
-def bounded(what: str, *roots: Node) -> Iterator[None]:
+def trusting() -> Iterator[None]:
+    """Take programs to be as small as :func:`check_extent` asks for inside the ``with`` block, in this thread: those
+    that came from outside have been checked."""
+    _TRUST.depth += 1
+    try:
+        yield
+    finally:
+        _TRUST.depth -= 1
+
+
+def is_trusting() -> bool:
+    """Return whether this thread is inside of a block of :func:`trusting`."""
+    return _TRUST.depth > 0
+
+
+def bounded(what: str, *roots: Node, always: bool = False) -> AbstractContextManager[None]:
     """Check programs (:func:`check_extent`) before the ``with`` block, and translate Python's error of a recursion in
-    it.
+    it. Inside of :func:`trusting`, whose own block translates errors, nothing is done unless ``always``.
 
     Raises:
         NestingError: a program is nested more deeply than the work can follow.
         BudgetError: a program is too large.
     """
+    return _NOTHING if _TRUST.depth and not always else _bounded(what, roots)
+
+
+_NOTHING = contextlib.nullcontext()
+
+
+@contextlib.contextmanager
+def _bounded(what: str, roots: Iterable[Node]) -> Iterator[None]:
     check_extent(what, roots)
     try:
         yield

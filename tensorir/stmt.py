@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -18,6 +18,7 @@ FOR_KINDS = ("serial", "parallel", "vectorized", "unrolled")
 ITER_KINDS = ("spatial", "reduction")
 
 _EMPTY: Mapping[str, Any] = MappingProxyType({})
+_MAPPINGS = (dict, MappingProxyType)
 
 _set = object.__setattr__
 
@@ -217,13 +218,14 @@ class PrimFunc(Node):
     def __post_init__(self) -> None:
         if not isinstance(self.name, str):
             raise ArgumentTypeError(f"a function's name is a string, found {self.name!r:.80}")
-        if not isinstance(self.params, (tuple, list)) or not all(isinstance(p, (Var, Buffer)) for p in self.params):
+        if not isinstance(self.params, (tuple, list)) or not _all_are(self.params, (Var, Buffer)):
             raise ArgumentTypeError(
                 f"@{self.name}: expected variables and buffers as parameters, found {self.params!r:.80}"
             )
         if not isinstance(self.body, Stmt):
             raise ArgumentTypeError(f"@{self.name}: expected a statement as body, found {type(self.body).__name__}")
-        if not isinstance(self.attrs, Mapping) or not all(isinstance(key, str) for key in self.attrs):
+        is_mapping = type(self.attrs) in _MAPPINGS or isinstance(self.attrs, Mapping)
+        if not is_mapping or not _all_are(self.attrs, (str,)):
             raise ArgumentTypeError(f"@{self.name}: expected attributes by name, found {self.attrs!r:.80}")
         _set(self, "params", tuple(self.params))
 
@@ -247,6 +249,11 @@ class PrimFunc(Node):
 
     def _repr_html_(self) -> str:
         return html_text(str(self))
+
+
+def _all_are(values: Iterable[Any], kinds: tuple[type[Any], ...]) -> bool:
+    """Return whether all of ``values`` are of ``kinds``. Functions are made often: most are found so by their types."""
+    return {*map(type, values)} <= {*kinds} or all(isinstance(value, kinds) for value in values)
 
 
 def sequence(*stmts: Stmt | None) -> Stmt:

@@ -71,7 +71,7 @@ Problem = tuple[str, Node, Node | None]
 def find_problems(func: PrimFunc) -> list[Problem]:
     """Return all that is wrong with ``func``, in its order."""
     verifier = _Verifier(func)
-    with bounded("verifying", func):
+    with bounded("verifying", func, always=True):
         verifier.function()
     return verifier.problems
 

@@ -76,7 +76,7 @@ def from_exported(program: ExportedProgram) -> IRModule:
     try:
         from tilewright.graphir.frontend.torch import from_exported as convert
     except ModuleNotFoundError as error:
-        if error.name != "torch":
+        if error.name not in ("torch", "sympy"):  # sympy comes with torch
             raise
         raise ImportError("from_exported needs the package torch: pip install tilewright[torch]") from error
     return convert(program)

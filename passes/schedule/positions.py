@@ -5,7 +5,7 @@ from __future__ import annotations
 from tilewright.passes.schedule.facts import constant, is_contiguous, mergeable, reductions, spatial, stores, uses
 from tilewright.tensorir.arith import Analyzer
 from tilewright.tensorir.expr import BufferLoad, Expr, IntImm, Select, Var
-from tilewright.tensorir.functor import LOADS, substitute, uses_var, walk, walk_to
+from tilewright.tensorir.functor import LOADS, SELECTIONS, substitute, uses_var, walk_to
 from tilewright.tensorir.intrinsics import can_interleave
 from tilewright.tensorir.stmt import Block
 
@@ -21,11 +21,16 @@ def interleaves(block: Block) -> bool:
     count = constant(items[-1].extent)
     if count is None or not can_interleave(count) or not mergeable([store], items[-2], items[-1]):
         return False
-    choices = [node for node in walk(store.value) if isinstance(node, Select) and uses_var(node.condition, {position})]
-    if not choices:
+    selections = walk_to(store.value, SELECTIONS)
+    if not any(isinstance(node, Select) and uses_var(node.condition, {position}) for node in selections):
         return False
-    read = [load for number in range(count) for load in _loads_of(_at(store.value, position, number))]
-    return all(load.buffer is not store.buffer and (not uses(load, row) or _lies_along(load, row)) for load in read)
+    analyzer = Analyzer()
+    formulas = (substitute(store.value, {position: IntImm(number, position.dtype)}) for number in range(count))
+    return all(
+        load.buffer is not store.buffer and (not uses(load, row) or _lies_along(load, row))
+        for formula in formulas  # most blocks fail at the first position, whose formula alone is made then
+        for load in _loads_of(analyzer.simplify(formula))
+    )
 
 
 def _loads_of(value: Expr) -> list[BufferLoad]:
@@ -37,7 +42,3 @@ def _lies_along(load: BufferLoad, row: Var) -> bool:
     shape = load.buffer.shape
     behind = next((n for n in range(len(shape)) if constant(shape[-1 - n]) != 1), 0)
     return not load.buffer.strides and is_contiguous(load, row, behind)
-
-
-def _at(value: Expr, position: Var, number: int) -> Expr:
-    return Analyzer().simplify(substitute(value, {position: IntImm(number, position.dtype)}))
