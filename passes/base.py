@@ -22,7 +22,7 @@ from tilewright.passes.info import PassInfo
 from tilewright.passes.instrument import PassInstrument
 from tilewright.passes.tables import format_seconds
 from tilewright.tensorir.errors import PassTypeError, add_note
-from tilewright.tensorir.nesting import bounded, check_extent, trusting
+from tilewright.tensorir.nesting import check_extent
 from tilewright.tensorir.stmt import PrimFunc
 
 Answer = TypeVar("Answer")
@@ -62,10 +62,13 @@ class Pass(abc.ABC):
         if not isinstance(mod, IRModule):
             raise PassTypeError(f"pass {self.info.name}: expected an IRModule, found {type(mod).__name__}")
         if RUNNING.watchers is None:  # the outermost running pass, outside of a build
-            loops = [func for func in mod._functions.values() if isinstance(func, PrimFunc)]
-            check_extent(f"pass {self.info.name}", loops, chains=True)
-            with session(), bounded(f"pass {self.info.name}"), trusting():
-                return self(mod, ctx)
+            what = f"pass {self.info.name}"
+            for func in mod._functions.values():
+                if func.__class__ is PrimFunc:
+                    check_extent(what, (func,), chains=True)
+            with session(what):  # in which this is no second call of itself: small passes are quick
+                watched = ctx._instruments or RUNNING.watchers or ctx.trace is not None
+                return self._run_instrumented(mod, ctx) if watched else self._run(mod, ctx)
         if ctx._instruments or RUNNING.watchers or ctx.trace is not None:
             return self._run_instrumented(mod, ctx)
         return self._run(mod, ctx)

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING
 
 from tilewright.passes.context import RUNNING
 from tilewright.tensorir import forking
-from tilewright.tensorir.errors import SettingError
+from tilewright.tensorir.errors import NestingError, SettingError
+from tilewright.tensorir.nesting import TRUST, too_deep
 
 if TYPE_CHECKING:
     from tilewright.passes.context import PassContext
@@ -101,10 +102,15 @@ def markdown_table() -> str:
 
 
 @contextlib.contextmanager
-def session() -> Iterator[None]:
-    """Group the passes inside of the ``with`` block into one build. Inside of another session this does nothing.
+def session(what: str = "building") -> Iterator[None]:
+    """Group the passes inside of the ``with`` block into one build, whose programs have been checked (``nesting``).
+    Inside of another session this does nothing.
+
+    Args:
+        what: the work, as a subject of errors.
 
     Raises:
+        NestingError: a program is nested more deeply than the work can follow.
         SettingError: a variable has a value that it cannot have.
         OSError: the folder of ``TILEWRIGHT_DUMP`` cannot be created.
     """
@@ -114,10 +120,16 @@ def session() -> Iterator[None]:
     configure_logging()
     RUNNING.watchers = _watchers()
     RUNNING.vetoed = {}
+    TRUST.given = True
     try:
         yield
+    except RecursionError as error:
+        if isinstance(error, NestingError):
+            raise
+        raise too_deep(what) from error
     finally:
         RUNNING.watchers = None
+        TRUST.given = False
 
 
 def is_watched(ctx: PassContext) -> bool:

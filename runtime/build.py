@@ -37,7 +37,7 @@ from tilewright.runtime.model_interface import arguments_of, check_result, signa
 from tilewright.runtime.progress import building
 from tilewright.runtime.steps import Place, Wiring
 from tilewright.tensorir.errors import ArgumentTypeError, InputError, PassError
-from tilewright.tensorir.nesting import bounded, check_extent, trusting
+from tilewright.tensorir.nesting import check_extent
 from tilewright.tensorir.stmt import PrimFunc
 from tilewright.tensorir.target import Target
 
@@ -114,8 +114,7 @@ def build_executable(
 ) -> Executable:
     """Compile a model as :func:`build` does, without the recording and reports that the environment requests."""
     step = PassContext.current().step("build")
-    checked = bounded("building"), trusting()
-    with contextlib.ExitStack() as behind, step, _without_collector(), session(), building(), checked[0], checked[1]:
+    with contextlib.ExitStack() as behind, step, _without_collector(), session(), building():
         return with_frame_memory(_build, mod, target, params, passes, behind)
 
 

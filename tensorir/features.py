@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable, Sequence
 
-from tilewright.tensorir.errors import TargetError
+from tilewright.tensorir.errors import ArgumentTypeError, TargetError
 from tilewright.tensorir.processors import AARCH64, X86_64, architecture_of
 
 _AVX10_1 = (
@@ -98,8 +98,12 @@ def parse_changes(mattr: str | Sequence[str] | None) -> tuple[str, ...]:
     """Return the changes in a text such as ``+avx2,-avx512f``, or in a list of them, each a sign and a name.
 
     Raises:
+        ArgumentTypeError: it is neither a text nor a list of texts.
         TargetError: one has no sign, or no name.
     """
+    is_list = isinstance(mattr, (list, tuple)) and all(isinstance(part, str) for part in mattr)
+    if mattr is not None and not isinstance(mattr, str) and not is_list:
+        raise ArgumentTypeError(f"mattr: expected features as '+avx2,-avx512f', found {mattr!r:.80}")
     parts = mattr.split(",") if isinstance(mattr, str) else list(mattr or ())
     changes = tuple([part.strip() for part in parts if part.strip()])
     for change in changes:

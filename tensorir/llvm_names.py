@@ -59,7 +59,7 @@ def check_names(mcpu: str, mtriple: str, changes: Sequence[str] = ()) -> None:
     that :mod:`.processors` describes need no child process; where none starts, the names are not checked.
 
     Raises:
-        ValueError: LLVM does not know the triple, the processor or a feature; the message has the nearest names.
+        TargetError: LLVM does not know the triple, the processor or a feature; the message has the nearest names.
     """
     known = is_described(mcpu, mtriple) or (mcpu == "generic" and architecture_of(mtriple) is not OTHER)
     if known and all(is_plain_feature(change[1:], mtriple) for change in changes):

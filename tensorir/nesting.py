@@ -9,7 +9,7 @@ Equal expressions are one object, so that forty lines make a trillion occurrence
 work on occurrences, and these are counted, too.
 
 A build counts once, at its begin: what its passes schedule, print and compare thousands of times is not counted again
-(:func:`trusting`).
+(:class:`Trust`).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def extent(root: Node, chains: bool = False) -> tuple[int, int]:
     stack = [root]
     while stack:
         node = stack[-1]
-        parts = node.parts()
+        parts = [part for part in node.parts() if isinstance(part, Node)]  # a corrupted node may hold anything
         waiting = [part for part in parts if part not in depths]
         if waiting:
             stack.extend(waiting)
@@ -91,40 +91,26 @@ def check_extent(what: str, roots: Iterable[Node], chains: bool = False) -> None
             )
 
 
-class _Trust(threading.local):
-    """The number of blocks of :func:`trusting` that this thread is in."""
+class Trust(threading.local):
+    """The state of a thread: whether it is at work on programs that have been checked (``passes.environment.session``).
+    What passes make of those is not checked again."""
 
-    depth = 0
-
-
-_TRUST = _Trust()
+    given = False
 
 
-@contextlib.contextmanager
-def trusting() -> Iterator[None]:
-    """Take programs to be as small as :func:`check_extent` asks for inside the ``with`` block, in this thread: those
-    that came from outside have been checked."""
-    _TRUST.depth += 1
-    try:
-        yield
-    finally:
-        _TRUST.depth -= 1
-
-
-def is_trusting() -> bool:
-    """Return whether this thread is inside of a block of :func:`trusting`."""
-    return _TRUST.depth > 0
+TRUST = Trust()
 
 
 def bounded(what: str, *roots: Node, always: bool = False) -> AbstractContextManager[None]:
     """Check programs (:func:`check_extent`) before the ``with`` block, and translate Python's error of a recursion in
-    it. Inside of :func:`trusting`, whose own block translates errors, nothing is done unless ``always``.
+    it. Where programs have been checked (:class:`Trust`), nothing is done unless ``always``: errors are translated
+    around that work.
 
     Raises:
         NestingError: a program is nested more deeply than the work can follow.
         BudgetError: a program is too large.
     """
-    return _NOTHING if _TRUST.depth and not always else _bounded(what, roots)
+    return _NOTHING if TRUST.given and not always else _bounded(what, roots)
 
 
 _NOTHING = contextlib.nullcontext()
@@ -138,7 +124,12 @@ def _bounded(what: str, roots: Iterable[Node]) -> Iterator[None]:
     except NestingError:
         raise
     except RecursionError as error:
-        raise NestingError(f"{what}: the program is nested more deeply than this can follow; {_ADVICE}") from error
+        raise too_deep(what) from error
+
+
+def too_deep(what: str) -> NestingError:
+    """Return the error in place of Python's own."""
+    return NestingError(f"{what}: the program is nested more deeply than this can follow; {_ADVICE}")
 
 
 def _rounded(count: int) -> str:

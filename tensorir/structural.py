@@ -21,7 +21,7 @@ import numpy as np
 from tilewright.tensorir.dtype import DataType
 from tilewright.tensorir.expr import Buffer, Var
 from tilewright.tensorir.keys import ORIGIN_ATTRS
-from tilewright.tensorir.nesting import check_extent, is_trusting
+from tilewright.tensorir.nesting import TRUST, check_extent
 from tilewright.tensorir.node import Node
 from tilewright.tensorir.printer import to_text, underline
 from tilewright.tensorir.stmt import PrimFunc
@@ -41,7 +41,7 @@ def structural_equal(a: Node, b: Node, map_free_vars: bool = False) -> bool:
     Raises:
         BudgetError: ``a`` is a function that is too large.
     """
-    if isinstance(a, PrimFunc) and a is not b and not is_trusting():
+    if isinstance(a, PrimFunc) and a is not b and not TRUST.given:
         check_extent("comparing", [a])
     return _Comparison(map_free_vars).difference(a, b) is None
 
@@ -74,7 +74,7 @@ def structural_hash(node: Node, most_nodes: int | None = None) -> int:
     Raises:
         BudgetError: a function, all of which is to be hashed, is too large.
     """
-    if isinstance(node, PrimFunc) and most_nodes is None and not is_trusting():
+    if isinstance(node, PrimFunc) and most_nodes is None and not TRUST.given:
         check_extent("hashing", [node])
     hasher = _Hasher()
     hasher.run(node, most_nodes)

@@ -78,16 +78,17 @@ class TargetText(Entry):
         "llvm -mcpu=x86-64-v3 -mtriple=x86_64-unknown-linux-gnu -num-threads=2",
         "llvm --mcpu znver4 --num-threads 2",
         "numba -num-threads=3",
+        "llvm -mcpu=x86-64-v4 -mattr=-avx512f,+avx2",
         "llvm -mtriple=aarch64-unknown-linux-gnu -mcpu=neoverse-v2",
     )
 
     def __init__(self) -> None:
         answer = llvm_names.ask("generic", "x86_64-unknown-linux-gnu")
-        llvm_names.ask = lambda mcpu, mtriple: answer  # type: ignore[assignment]
+        llvm_names.ask = lambda mcpu, mtriple, changes=(): answer  # type: ignore[assignment]
 
     def draw(self, rng: random.Random) -> Any:
         if rng.random() < 0.1:
-            names = ["mcpu", "mtriple", "num_threads", "kind"]
+            names = ["mcpu", "mattr", "mtriple", "num_threads", "kind"]
             return {name: changed_data(rng, rng.choice(NAMES)) for name in rng.sample(names, 2)}
         return changed_text(rng, rng.choice(self._SEEDS), self._SEEDS)
 

@@ -47,7 +47,7 @@ def test_the_passes_of_a_vetoed_pipeline_are_named():
 
 
 def test_a_level_that_is_too_low_for_a_build_is_named():
-    message = "InferType, LowerToTensorIR, .*, as opt_level 0 is above the context's -1"
+    message = "InferType, SpecializeCalls, LowerToTensorIR, .*, as opt_level 0 is above the context's -1"
     with tw.PassContext(opt_level=-1), pytest.raises(tw.TilewrightError, match=message):
         tw.build(network())
 

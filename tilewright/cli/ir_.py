@@ -15,6 +15,7 @@ from tilewright.cli.options import BuildOptions, with_build, with_model, with_se
 from tilewright.cli.shapes import values_of
 from tilewright.graphir.origins import Origin
 from tilewright.passes.lower.kernel_calls import kernel_calls
+from tilewright.tensorir.errors import ArgumentValueError
 
 #: What is printed where no stage is named: of a model, and of a kernel.
 _STAGE, _STAGE_OF_KERNEL = "optimized", "scheduled"
@@ -71,9 +72,7 @@ def ir(
         )
     try:
         text = built.ir(wanted, "inline" if inline else "digest", kernel=kernel)
-    except tw.TilewrightError:  # an artifact without its graph
-        raise
-    except ValueError as error:
+    except ArgumentValueError as error:  # not that of an artifact without its graph
         raise click.BadParameter(str(error), param_hint="--kernel") from error
     click.echo(text.rstrip("\n"))
 
