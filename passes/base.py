@@ -66,7 +66,7 @@ class Pass(abc.ABC):
             for func in mod._functions.values():
                 if func.__class__ is PrimFunc:
                     check_extent(what, (func,), chains=True)
-            with session(what):  # in which this is no second call of itself: small passes are quick
+            with session(what):  # calling itself again here would make small passes slower
                 watched = ctx._instruments or RUNNING.watchers or ctx.trace is not None
                 return self._run_instrumented(mod, ctx) if watched else self._run(mod, ctx)
         if ctx._instruments or RUNNING.watchers or ctx.trace is not None:

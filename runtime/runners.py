@@ -106,16 +106,9 @@ class CheckedRunner(MachineCodeRunner):
 
     __slots__ = ()
 
-    def __call__(
-        self,
-        inputs: Sequence[Array],
-        outputs: Sequence[Array],
-        arena: tuple[int, Array],
-        arena_bytes: int,
-        sizes: Sequence[int],
-    ) -> None:
+    def __call__(self, *args: Any) -> None:
         with reported_accesses():
-            super().__call__(inputs, outputs, arena, arena_bytes, sizes)
+            super().__call__(*args)
 
 
 def runner_of(modules: Iterable[CompiledModule], *args: Any) -> MachineCodeRunner:

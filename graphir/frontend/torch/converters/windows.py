@@ -57,20 +57,6 @@ def convolution(
 
 
 @converter(*(f"aten.conv{rank}d.default" for rank in (1, 2, 3)), *(f"aten.conv{rank}d.padding" for rank in (1, 2, 3)))
-def conv(
-    node: Node,
-    x: Expr,
-    weight: Expr,
-    bias: Expr | None,
-    stride: Sequence[int],
-    padding: Any,
-    dilation: Sequence[int],
-    groups: int,
-) -> Expr:
-    """Convolve; padding may be a word."""
-    return convolved(node, x, weight, bias, stride, padding, dilation, groups)
-
-
 def convolved(
     node: Node,
     x: Expr,
@@ -81,7 +67,7 @@ def convolved(
     dilation: Sequence[int],
     groups: int,
 ) -> Expr:
-    """Convolve data with or without a batch."""
+    """Convolve data with or without a batch; padding may be a word."""
     rank = len(shape_of(weight)) - 2
     if rank not in _CONVOLUTIONS:
         raise node.unsupported(f"convolution in {rank} dimensions")
