@@ -92,7 +92,7 @@ def test_equal_kernels_for_two_processors_are_compiled_for_each(compiled: list[s
     with tw.PassContext(opt_level=0):  # the loops are the same for both
         for target in (tw.Target("llvm"), tw.Target("llvm", mcpu="x86-64-v3"), tw.Target("llvm")):
             tw.build(model("negative"), target=target)
-    assert compiled == ["negative", "main"] * 2
+    assert sorted(compiled) == ["main", "main", "negative", "negative"]  # in any order: threads compile them
 
 
 def test_code_for_another_machine_is_generated_but_not_run() -> None:

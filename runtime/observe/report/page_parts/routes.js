@@ -8,8 +8,9 @@ const addressOf = (tab, item, build = state.build) =>
 
 function go(tab, item, build) {
   const wanted = addressOf(tab, item, build);
-  if (location.hash === wanted) follow();
-  else location.hash = wanted;
+  // An address that is pushed calls nobody, where one that is assigned calls "hashchange" some time later.
+  if (location.hash !== wanted) history.pushState(null, "", wanted);
+  follow();
 }
 
 // Note what is shown without a step for Back, as of each place of a slider.
