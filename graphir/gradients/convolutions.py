@@ -4,6 +4,7 @@ weight a product of the cotangents with the windows of the data."""
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -91,20 +92,21 @@ def window_products(g: Expr, x: Expr, attrs: Any, before: Sequence[Dim], window:
     for Document Processing", 2006)."""
     groups, places = attrs.groups, g.shape[2:]
     channels, outputs = simplify(x.shape[1] // groups), simplify(g.shape[1] // groups)
-    windows = _windows(x, attrs, before, window, places)
-    batch, area = x.shape[0], product(places)
-    count = len(windows)
-    # [groups, batch * area, channels * window], and [groups, outputs, batch * area]
-    columns = calls.concatenate(*[calls.expand_dims(part, axis=2) for part in windows], axis=2) if count > 1 else windows[0]
-    columns = calls.reshape(columns, newshape=(batch, groups, simplify(channels * count), area))
-    columns = calls.reshape(
-        calls.transpose(columns, axes=(1, 0, 3, 2)), newshape=(groups, product([batch, area]), simplify(channels * count))
-    )
-    rows = calls.reshape(g, newshape=(batch, groups, outputs, area))
-    rows = calls.reshape(calls.transpose(rows, axes=(1, 2, 0, 3)), newshape=(groups, outputs, product([batch, area])))
+    rank, count = len(window), math.prod(window)
+    items = product([x.shape[0], *places])
+    # Channels first, so that the windows are the rows of a matrix as they are cut: [channels, window, items of all images]
+    turned = calls.transpose(x, axes=(1, 0, *range(2, 2 + rank)))
+    windows = [calls.expand_dims(part, axis=1) for part in _windows(turned, attrs, before, window, places)]
+    columns = calls.concatenate(*windows, axis=1) if count > 1 else windows[0]
+    columns = calls.reshape(columns, newshape=(groups, simplify(channels * count), items))
+    rows = calls.reshape(g, newshape=(g.shape[0], groups, outputs, *places))
+    rows = calls.transpose(rows, axes=(1, 0, *range(3, 3 + rank), 2))
+    rows = calls.reshape(rows, newshape=(groups, items, outputs))
     if groups == 1:
         rows, columns = (calls.squeeze(part, axis=0) for part in (rows, columns))
-    return calls.reshape(calls.matmul(rows, columns), newshape=(simplify(outputs * groups), channels, *window))
+    products = calls.reshape(calls.matmul(columns, rows), newshape=(groups, channels, *window, outputs))
+    products = calls.transpose(products, axes=(0, 2 + rank, *range(1, 2 + rank)))
+    return calls.reshape(products, newshape=(simplify(outputs * groups), channels, *window))
 
 
 def _windows(x: Expr, attrs: Any, before: Sequence[Dim], window: Sequence[int], places: Sequence[Dim]) -> list[Expr]:
@@ -113,13 +115,17 @@ def _windows(x: Expr, attrs: Any, before: Sequence[Dim], window: Sequence[int], 
     strides, dilation = attrs.strides, attrs.dilation
     reach = [simplify((places[n] - 1) * strides[n] + (window[n] - 1) * dilation[n] + 1) for n in range(rank)]
     padded = fitted(x, reach, [simplify(0 - amount) for amount in before])
-    found = []
-    axes = tuple(range(2, 2 + rank))
-    for at in itertools.product(*map(range, window)):
-        begin = [i * distance for i, distance in zip(at, dilation, strict=True)]
-        end = [simplify(first + (places[n] - 1) * strides[n] + 1) for n, first in enumerate(begin)]
-        found.append(calls.slice(padded, begin=begin, end=end, strides=strides, axes=axes))
-    return found
+    offsets = [[i * distance for i in range(size)] for size, distance in zip(window, dilation, strict=True)]
+    return [strided(padded, begin, strides, places) for begin in itertools.product(*offsets)]
+
+
+def strided(x: Expr, begin: Sequence[int], strides: Sequence[int], places: Sequence[Dim]) -> Expr:
+    """Return the elements of the last dimensions at ``begin + i * strides`` for all places ``i``."""
+    ends = [
+        simplify(first + (count - 1) * stride + 1) for first, stride, count in zip(begin, strides, places, strict=True)
+    ]
+    axes = tuple(range(x.ndim - len(places), x.ndim))
+    return calls.slice(x, begin=tuple(begin), end=tuple(ends), strides=tuple(strides), axes=axes)
 
 
 @register_gradient("nn.conv_transpose")

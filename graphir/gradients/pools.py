@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,7 +13,7 @@ from tilewright.graphir.dims import product, simplify
 from tilewright.graphir.expr import Call, Expr, const
 from tilewright.graphir.gradient import register_composition, register_gradient, unsupported
 from tilewright.graphir.gradients.common import count_of, reshaped
-from tilewright.graphir.gradients.convolutions import fitted, to_layout
+from tilewright.graphir.gradients.convolutions import fitted, strided, to_layout
 from tilewright.graphir.layout import parse_layout
 from tilewright.graphir.ops import calls
 from tilewright.graphir.ops.common import compute_type
@@ -41,6 +42,8 @@ def max_pool(call: Call, cotangent: Expr) -> Sequence[Expr | None]:
     rank = len(attrs.pool_size)
     layout, plain = _layouts(call, rank)
     x, g = (to_layout(part, layout, plain) for part in (data, cotangent))
+    if attrs.strides == attrs.pool_size and not any(attrs.padding) and set(attrs.dilation) == {1} and not attrs.ceil_mode:
+        return (to_layout(_without_overlap(x, to_layout(call, layout, plain), g, attrs.pool_size), plain, layout),)
     indices = call_operator(
         "nn.max_pool_indices",
         x,
@@ -58,6 +61,28 @@ def max_pool(call: Call, cotangent: Expr) -> Sequence[Expr | None]:
     empty = call_operator("zeros", shape=(*before, space), dtype=x.dtype)
     found = call_operator("scatter_elements", empty, places, rows, axis=2, reduction="add")
     return (to_layout(reshaped(found, x.shape), plain, layout),)
+
+
+def _without_overlap(x: Expr, y: Expr, g: Expr, window: Sequence[int]) -> Expr:
+    """Return the cotangents of ``x``, whose windows do not overlap and have the greatest elements ``y``: elementwise,
+    for each place in the windows, and then put side by side."""
+    rank = len(window)
+    places = y.shape[2:]
+    parts: list[Expr] = []
+    left: Expr | None = None  # the windows whose greatest element is not found yet
+    for begin in itertools.product(*map(range, window)):
+        element = strided(x, begin, window, places)
+        wins = call_operator("logical_or", element.equal(y), call_operator("isnan", element))
+        first = wins if left is None else call_operator("logical_and", wins, left)
+        parts.append(calls.expand_dims(calls.where(first, g, 0.0), axis=2))
+        others = calls.logical_not(wins)
+        left = others if left is None else call_operator("logical_and", left, others)
+    apart = calls.concatenate(*parts, axis=2) if len(parts) > 1 else parts[0]
+    apart = calls.reshape(apart, newshape=(*x.shape[:2], *window, *places))
+    order = [axis for n in range(rank) for axis in (2 + rank + n, 2 + n)]
+    whole = [simplify(count * size) for count, size in zip(places, window, strict=True)]
+    together = calls.reshape(calls.transpose(apart, axes=(0, 1, *order)), newshape=(*x.shape[:2], *whole))
+    return fitted(together, x.shape[2:], (0,) * rank)
 
 
 @register_gradient("nn.avg_pool2d", "nn.avg_pool")
