@@ -9,6 +9,7 @@ is faster or more accurate.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 from tilewright.graphir.expr import Call, Expr
 from tilewright.graphir.op import Operator, get_operator
@@ -21,6 +22,8 @@ GradientRule = Callable[[Call, Expr], Sequence[Expr | None]]
 
 #: Return a call in operators that have gradients: its derivative is that of this expression.
 Composition = Callable[[Call], Expr]
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 #: The rules by the operators' names.
 GRADIENTS: Registry[str, GradientRule] = Registry("tilewright.graphir.gradients")
@@ -55,17 +58,17 @@ def register_composition(*operators: Operator | str) -> Callable[[Composition], 
     return _decorator(COMPOSITIONS, operators)
 
 
-def _decorator(table: Registry[str, Callable[..., object]], operators: Sequence[Operator | str]) -> Callable[..., object]:
+def _decorator(table: Registry[str, F], operators: Sequence[Operator | str]) -> Callable[[F], F]:
     if not operators or not all(isinstance(operator, (Operator, str)) for operator in operators):
         raise ArgumentTypeError(f"a gradient is registered for operators or their names; found {operators!r}")
 
-    def register(function: Callable[..., object]) -> Callable[..., object]:
+    def register(function: F) -> F:
         if not callable(function):
             raise ArgumentTypeError(f"a gradient is a function, found {function!r}")
         for operator in operators:
             name = operator if isinstance(operator, str) else operator.name
             if function.__module__.startswith("tilewright.graphir.gradients"):
-                known = GRADIENTS.loaded.get(name) or COMPOSITIONS.loaded.get(name)
+                known: object = GRADIENTS.loaded.get(name) or COMPOSITIONS.loaded.get(name)
             else:
                 name = get_operator(name).name
                 known = GRADIENTS.get(name) or COMPOSITIONS.get(name)
@@ -77,7 +80,7 @@ def _decorator(table: Registry[str, Callable[..., object]], operators: Sequence[
     return register
 
 
-def _is_same_definition(a: Callable[..., object], b: Callable[..., object]) -> bool:
+def _is_same_definition(a: Any, b: Any) -> bool:
     """Return whether a function is defined anew by the same code (a notebook cell run twice)."""
     return (a.__module__, a.__qualname__) == (b.__module__, b.__qualname__)
 

@@ -87,14 +87,14 @@ def fitted(x: Expr, wanted: Sequence[Dim], begin: Sequence[Dim]) -> Expr:
 
 def window_products(g: Expr, x: Expr, attrs: Any, before: Sequence[Dim], window: Sequence[int]) -> Expr:
     """Return ``sum over n and p of g[n, o, p] * x[n, c, p * stride + i * dilation - before]`` for each output ``o``,
-    channel ``c`` of its group, and place ``i`` in the window: ``[o, c, *window]``, as a matrix product of the cotangents
-    with all windows side by side (im2col: Chellapilla, Puri and Simard, "High Performance Convolutional Neural Networks
-    for Document Processing", 2006)."""
+    channel ``c`` of its group, and place ``i`` in the window: ``[o, c, *window]``. It is one matrix product of all
+    windows, side by side, with the cotangents (im2col: Chellapilla, Puri and Simard, "High Performance Convolutional
+    Neural Networks for Document Processing", 2006)."""
     groups, places = attrs.groups, g.shape[2:]
     channels, outputs = simplify(x.shape[1] // groups), simplify(g.shape[1] // groups)
     rank, count = len(window), math.prod(window)
     items = product([x.shape[0], *places])
-    # Channels first, so that the windows are the rows of a matrix as they are cut: [channels, window, items of all images]
+    # Channels first: so the windows are rows of a matrix as they are cut, [channels, window, places in all images].
     turned = calls.transpose(x, axes=(1, 0, *range(2, 2 + rank)))
     windows = [calls.expand_dims(part, axis=1) for part in _windows(turned, attrs, before, window, places)]
     columns = calls.concatenate(*windows, axis=1) if count > 1 else windows[0]
@@ -130,7 +130,7 @@ def strided(x: Expr, begin: Sequence[int], strides: Sequence[int], places: Seque
 
 @register_gradient("nn.conv_transpose")
 def transposed(call: Call, cotangent: Expr) -> Sequence[Expr | None]:
-    """Convolve the cotangents with the weight for the data; for the weight, data and cotangents exchange their roles."""
+    """Convolve the cotangents with the weight for the data; for the weight, data and cotangents exchange roles."""
     data, weight = call.args
     rank = data.ndim - 2
     attrs = call.attrs.for_rank(rank)

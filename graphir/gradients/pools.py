@@ -42,7 +42,12 @@ def max_pool(call: Call, cotangent: Expr) -> Sequence[Expr | None]:
     rank = len(attrs.pool_size)
     layout, plain = _layouts(call, rank)
     x, g = (to_layout(part, layout, plain) for part in (data, cotangent))
-    if attrs.strides == attrs.pool_size and not any(attrs.padding) and set(attrs.dilation) == {1} and not attrs.ceil_mode:
+    if (
+        attrs.strides == attrs.pool_size
+        and not any(attrs.padding)
+        and set(attrs.dilation) == {1}
+        and not attrs.ceil_mode
+    ):
         return (to_layout(_without_overlap(x, to_layout(call, layout, plain), g, attrs.pool_size), plain, layout),)
     indices = call_operator(
         "nn.max_pool_indices",

@@ -52,8 +52,8 @@ def mean(call: Call, cotangent: Expr) -> Sequence[Expr | None]:
 
 @register_gradient("variance")
 def variance(call: Call, cotangent: Expr) -> Sequence[Expr | None]:
-    """Multiply by the distance from the mean: ``2 (x - mean) / count``. (That the mean depends on ``x`` does not matter,
-    since the distances add up to 0.)"""
+    """Multiply by the distance from the mean: ``2 (x - mean) / count``. That the mean depends on ``x`` does not matter,
+    since the distances add up to 0."""
     (x,) = call.args
     share = cotangent * 2.0 / _count(call, int(call.attrs.unbiased))
     return (_spread(call, share) * (x - calls.mean(x, axis=_axes(call), keepdims=True)),)

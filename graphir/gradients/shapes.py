@@ -50,8 +50,8 @@ def tile(call: Call, cotangent: Expr) -> Sequence[Expr | None]:
     """Sum over the copies of the whole."""
     (x,), reps = call.args, call.attrs.reps
     ndim = len(cotangent.shape)
-    counts: list[Dim] = [1] * (ndim - len(reps)) + list(reps)
-    sizes: list[Dim] = [1] * (ndim - x.ndim) + list(x.shape)
+    counts: list[Dim] = [*[1] * (ndim - len(reps)), *reps]
+    sizes: list[Dim] = [*[1] * (ndim - x.ndim), *x.shape]
     apart = [dim for pair in zip(counts, sizes, strict=True) for dim in pair]
     total = calls.sum(calls.reshape(cotangent, newshape=tuple(apart)), axis=tuple(range(0, 2 * ndim, 2)))
     return (reshaped(total, x.shape),)
@@ -135,8 +135,8 @@ def pad(call: Call, cotangent: Expr) -> Sequence[Expr | None]:
             raise unsupported(call, f"a padding of {width[0]} and {width[1]} elements in mode {attrs.mode}")
         if not any(width):
             continue
-        places = np.arange(extent)
-        before, behind = width
+        before, behind = (int(number) for number in width)
+        places = np.arange(int(extent))  # type: ignore[arg-type]  # it is an integer
         kept = places[max(-before, 0) : extent - max(-behind, 0)]
         source = np.pad(kept, (max(before, 0), max(behind, 0)), mode=attrs.mode)
         cotangent = scattered(cotangent, const(source), extent, axis)
@@ -156,7 +156,7 @@ def scattered(updates: Expr, indices: Expr, extent: Dim, axis: int) -> Expr:
 @register_gradient("tril", "triu")
 def triangle(call: Call, cotangent: Expr) -> Sequence[Expr | None]:
     """Keep the cotangents of the triangle."""
-    x, *k = call.args
+    _x, *k = call.args
     op: Any = call.op
     return (op(cotangent, *k), *[None] * len(k))
 

@@ -16,7 +16,6 @@ def _sign(x: Expr) -> Expr:
     return call_operator("sign", x)
 
 
-
 #: The derivative of each function at ``x``, where it has the value ``y``.
 DERIVATIVES: dict[str, Callable[[Expr, Expr], Expr]] = {
     "exp": lambda x, y: y,

@@ -172,8 +172,8 @@ def _differentiated(function: Function, variables: Sequence[Var], cotangents: bo
         first = results[0].type if results else None
         if not isinstance(first, TensorType) or first.ndim or not first.dtype.is_float:
             raise TypeInferenceError(
-                f"grad: result{' 0' if several else ''}: expected a scalar of floats, found {first}; reduce it, or give "
-                f"the cotangents of results as parameters with cotangents=True"
+                f"grad: result{' 0' if several else ''}: expected a scalar of floats, found {first}; reduce it, or "
+                f"take the cotangents of results as parameters with cotangents=True"
             )
         given.setdefault(results[0], Cotangent()).terms.append(Constant(np.ones((), first.dtype.numpy)))
     whole = Tuple(results)

@@ -107,7 +107,10 @@ class Cotangent:
         if isinstance(of, TupleType):
             parts = [self.field(index) for index in range(len(of.fields))]
             return Tuple(
-                [zeros(found) if part is None else part.total(found) for part, found in zip(parts, of.fields, strict=True)]
+                [
+                    zeros(found) if part is None else part.total(found)
+                    for part, found in zip(parts, of.fields, strict=True)
+                ]
             )
         result = self.terms[0] if self.terms else zeros(of)
         for term in self.terms[1:]:
@@ -141,7 +144,8 @@ class ReverseMode:
         self.members: dict[Scope, list[Expr]] = {}
         for node in reversed(order):
             self.members.setdefault(scopes[node], []).append(node)
-        self.settled: set[Expr] = set(order)
+        #: The expressions of the graph, then those made by rules, each with its number in this order.
+        self.made: dict[Expr, int] = {node: number for number, node in enumerate(order)}
 
     def run(self, given: Given) -> Given:
         """Return what the variables are given, if the roots are given ``given``."""
@@ -189,16 +193,16 @@ class ReverseMode:
                     f"gradient of {op.name}: {op.argument_name(number)}: expected a cotangent of {arg.type}, found "
                     f"{made.type if isinstance(made, Expr) else made!r}"
                 )
-        made_here = [made for made in found if made is not None and made not in self.settled]
-        for new in post_order(*made_here, known=self.settled):
+        for new in post_order(*[made for made in found if made is not None and made not in self.made], known=self.made):
             if node.span is not None and new.span is None and not is_atom(new):
                 object.__setattr__(new, "span", node.span)
-            self.settled.add(new)
+            self.made[new] = len(self.made)
         return found
 
     def _branch(self, node: If, cotangent: Expr, given: Given) -> None:
-        """Carry a cotangent through the branch that is taken, to what both or neither of the branches compute."""
+        """Carry a cotangent through the branch that is taken, to what is computed outside of the branches."""
         inner: list[Given] = []
+        before = len(self.made)
         for scope, branch in zip(self.opened[node], (node.then_branch, node.else_branch), strict=True):
             found: Given = {}
             self._give(branch, cotangent, found)
@@ -207,13 +211,50 @@ class ReverseMode:
         outside = list(dict.fromkeys(part for found in inner for part in found))
         if not outside:
             return
-        totals = [
-            Tuple([found[part].total(part.type) if part in found else zeros(part.type) for part in outside])
-            for found in inner
-        ]
+        totals = []
+        for scope, found in zip(self.opened[node], inner, strict=True):
+            total = Tuple([found[part].total(part.type) if part in found else zeros(part.type) for part in outside])
+            totals.append(self._computed_again(total, scope, before))
         chosen = If(node.condition, totals[0], totals[1], node.span)
         for index, part in enumerate(outside):
             self._give(part, TupleGetItem(chosen, index), given)
+
+
+    def _computed_again(self, total: Expr, scope: Scope, before: int) -> Expr:
+        """Return ``total`` with copies of the branch's own expressions. What two branches share is computed before both,
+        whether they are taken or not; so the branch of the backward step computes again what it needs."""
+        own = self._members_within(scope)
+        known = _Outside(self.made, own, before)
+        if total in known:
+            return total
+        done: dict[Expr, Expr] = {}
+        for node in post_order(total, known=known, children_of=children_outside_groups):
+            parts = node.children
+            new = [done.get(part, part) for part in parts]
+            changed = any(a is not b for a, b in zip(parts, new, strict=True))
+            copied = node in own and bool(parts) and not is_atom(node)
+            done[node] = node.with_children(new) if changed or copied else node
+        return done[total]
+
+    def _members_within(self, scope: Scope) -> set[Expr]:
+        """Return the expressions of a scope and of those inside of it."""
+        found: set[Expr] = set()
+        waiting = [scope]
+        while waiting:
+            for node in self.members.get(waiting.pop(), ()):
+                found.add(node)
+                waiting.extend(self.opened.get(node, ()))
+        return found
+
+
+class _Outside:
+    """The expressions that were made before a branch, but for the branch's own."""
+
+    def __init__(self, made: Mapping[Expr, int], own: set[Expr], before: int) -> None:
+        self._made, self._own, self._before = made, own, before
+
+    def __contains__(self, node: object) -> bool:
+        return node not in self._own and self._made.get(node, self._before) < self._before  # type: ignore[call-overload, no-any-return]
 
 
 def _has_type(made: object, expected: Type | None) -> bool:
