@@ -85,11 +85,6 @@ def _is_same_definition(a: Any, b: Any) -> bool:
     return (a.__module__, a.__qualname__) == (b.__module__, b.__qualname__)
 
 
-def is_differentiable(operator: Operator) -> bool:
-    """Return whether ``operator`` has a gradient: a rule of its own, or one of its parts'."""
-    return operator.name in GRADIENTS or operator.name in COMPOSITIONS or operator.decompose is not None
-
-
 def unsupported(call: Call, what: str) -> UnsupportedOperatorError:
     """Return the error of a rule for a call that it does not cover: ``what`` it is that has no gradient."""
     place = f" (at {call.span})" if call.span else ""

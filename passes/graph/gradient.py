@@ -101,11 +101,12 @@ class Gradient(ModulePass):
     """Differentiate the function ``main``; :func:`grad` describes the arguments, the result and the errors."""
 
     def __init__(self, wrt: Parameters = None, cotangents: bool = False) -> None:
-        self.wrt = [wrt] if isinstance(wrt, (str, Var)) else None if wrt is None else list(wrt)
-        self.cotangents = cotangents
-        for each in self.wrt or ():
-            if not isinstance(each, (str, Var)):
+        given = [wrt] if isinstance(wrt, (str, Var)) or not isinstance(wrt, Iterable) else list(wrt)
+        for each in given:
+            if not isinstance(each, (str, Var)) and wrt is not None:
                 raise ArgumentTypeError(f"wrt: expected names of parameters or variables, found {each!r}")
+        self.wrt = None if wrt is None else given
+        self.cotangents = cotangents
 
     def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
         """Return ``mod`` with ``main`` differentiated, and the functions that it called left as they are."""

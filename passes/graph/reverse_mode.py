@@ -20,7 +20,7 @@ from tilewright.graphir.printer import summary
 from tilewright.graphir.types import TensorType, TupleType, Type
 from tilewright.graphir.visitor import post_order
 from tilewright.passes.graph.scopes import Scope, find_scopes
-from tilewright.passes.graph.walk import always, children_outside_groups, is_atom, rewrite_graph
+from tilewright.passes.graph.walk import always, children_outside_groups, is_atom, place, rewrite_graph
 from tilewright.tensorir.errors import TypeInferenceError, UnsupportedOperatorError
 
 
@@ -193,9 +193,11 @@ class ReverseMode:
                     f"gradient of {op.name}: {op.argument_name(number)}: expected a cotangent of {arg.type}, found "
                     f"{made.type if isinstance(made, Expr) else made!r}"
                 )
-        for new in post_order(*[made for made in found if made is not None and made not in self.made], known=self.made):
-            if node.span is not None and new.span is None and not is_atom(new):
-                object.__setattr__(new, "span", node.span)
+        results = [made for made in found if made is not None and made not in self.made]
+        if node.span is not None:
+            for made in results:
+                place(made, node.span, self.made)
+        for new in post_order(*results, known=self.made):
             self.made[new] = len(self.made)
         return found
 
@@ -219,10 +221,9 @@ class ReverseMode:
         for index, part in enumerate(outside):
             self._give(part, TupleGetItem(chosen, index), given)
 
-
     def _computed_again(self, total: Expr, scope: Scope, before: int) -> Expr:
-        """Return ``total`` with copies of the branch's own expressions. What two branches share is computed before both,
-        whether they are taken or not; so the branch of the backward step computes again what it needs."""
+        """Return ``total`` with copies of the branch's own expressions: what two branches share would be computed before
+        both, whether they are taken or not. So the branch of the backward step computes again what it needs."""
         own = self._members_within(scope)
         known = _Outside(self.made, own, before)
         if total in known:

@@ -10,6 +10,7 @@ import pytest
 
 import tilewright as tw
 from tilewright import graphir as gi
+from tilewright.graphir.gradient import COMPOSITIONS, GRADIENTS
 
 SIZES = {"n": 3, "m": 4}
 STEP = 1e-5
@@ -354,12 +355,51 @@ def test_other_pools(name: str, attrs: dict[str, Any], shape: Any) -> None:
     check(op(name, **attrs), shape)
 
 
+@pytest.mark.parametrize(
+    ("shape", "attrs"),
+    [
+        ((2, 3, 4, 5), {"size": (7, 6), "method": "linear"}),
+        ((1, 2, 4, 5), {"size": (3, 2), "method": "cubic", "antialias": True}),
+        ((2, 3, 4), {"size": (7,), "method": "linear", "coordinate_mode": "align_corners"}),
+        ((1, 2, 4, 5), {"scale": (2, 3)}),
+        ((2, 6), {"size": (4,), "method": "linear", "coordinate_mode": "tf_crop_and_resize", "roi": (-0.3, 1.2)}),
+    ],
+)
+def test_resizes(shape: Any, attrs: dict[str, Any]) -> None:
+    check(op("nn.resize", **attrs), shape)
+
+
 def test_max_pool_gives_the_first_of_equal_elements_the_gradient() -> None:
     x = gi.var("x", shape=(1, 1, 2, 2))
     _, found = gi.evaluate(
         tw.grad(gi.Function([x], gi.sum(gi.nn.max_pool2d(x, pool_size=(2, 2))))), np.ones((1, 1, 2, 2), "float32")
     )
     np.testing.assert_array_equal(found, [[[[1, 0], [0, 0]]]])
+
+
+def test_every_rule_is_of_an_operator() -> None:
+    assert set(gi.list_operators()) >= {*GRADIENTS, *COMPOSITIONS}
+    assert not {*GRADIENTS} & {*COMPOSITIONS}
+
+
+@pytest.mark.parametrize(
+    ("build", "shapes", "message"),
+    [
+        (lambda x: gi.broadcast_to(x, shape=("k", 3)), [("n", 3)], "it is not known whether dimension 0 is 1"),
+        (lambda x: x[::2], [("n", 3)], "slice: no gradient of a slice in steps of 2"),
+        (lambda x: gi.pad(x, pad_width=((1, 1),), mode="edge"), [("n",)], "pad: no gradient of a padding of 1 and 1"),
+        (lambda x: gi.nn.resize(x, size=(5,), method="linear"), [("n",)], "no gradient of a resize of n elements to 5"),
+        (
+            lambda x, u: gi.scatter_nd(x, gi.const([[0]]), u, reduction="max"),
+            [(4,), (1,)],
+            "scatter_nd: no gradient of the reduction max",
+        ),
+    ],
+)
+def test_calls_that_rules_do_not_cover(build: Any, shapes: Any, message: str) -> None:
+    variables = [gi.var(f"x{number}", shape=shape, dtype="float64") for number, shape in enumerate(shapes)]
+    with pytest.raises(tw.TilewrightError, match=message):
+        tw.grad(gi.Function(variables, build(*variables)), cotangents=True)
 
 
 def test_elements_that_share_the_maximum_share_its_gradient() -> None:
