@@ -222,8 +222,8 @@ class ReverseMode:
             self._give(part, TupleGetItem(chosen, index), given)
 
     def _computed_again(self, total: Expr, scope: Scope, before: int) -> Expr:
-        """Return ``total`` with copies of the branch's own expressions: what two branches share would be computed before
-        both, whether they are taken or not. So the branch of the backward step computes again what it needs."""
+        """Return ``total`` with copies of the branch's own expressions: what two branches share would be computed
+        before both, whether they are taken or not. So the branch of the backward step computes again what it needs."""
         own = self._members_within(scope)
         known = _Outside(self.made, own, before)
         if total in known:
