@@ -57,9 +57,12 @@ def along(vector: Expr, ndim: int, axis: int) -> Expr:
 
 
 def channel_sum(cotangent: Expr, axis: int) -> Expr:
-    """Sum over all axes but ``axis``: the cotangent of a vector that was broadcast along it."""
+    """Sum over all axes but ``axis``: the cotangent of a vector that was broadcast along it. The axes stay until the sum
+    is made, so that it can be made in a layout with blocks of channels."""
     others = tuple(n for n in range(cotangent.ndim) if n != axis % cotangent.ndim)
-    return calls.sum(cotangent, axis=others) if others else cotangent
+    if not others:
+        return cotangent
+    return calls.reshape(calls.sum(cotangent, axis=others, keepdims=True), newshape=(cotangent.shape[axis],))
 
 
 def count_of(dims: Sequence[Dim], dtype: DataType, less: int = 0) -> Any:
