@@ -67,7 +67,7 @@ def _decorator(table: Registry[str, F], operators: Sequence[Operator | str]) -> 
             raise ArgumentTypeError(f"a gradient is a function, found {function!r}")
         for operator in operators:
             name = operator if isinstance(operator, str) else operator.name
-            if function.__module__.startswith("tilewright.graphir.gradients"):
+            if (function.__module__ or "").startswith("tilewright.graphir.gradients"):
                 known: object = GRADIENTS.loaded.get(name) or COMPOSITIONS.loaded.get(name)
             else:
                 name = get_operator(name).name
