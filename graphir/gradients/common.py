@@ -57,8 +57,8 @@ def along(vector: Expr, ndim: int, axis: int) -> Expr:
 
 
 def channel_sum(cotangent: Expr, axis: int) -> Expr:
-    """Sum over all axes but ``axis``: the cotangent of a vector that was broadcast along it. The axes stay until the sum
-    is made, so that it can be made in a layout with blocks of channels."""
+    """Sum over all axes but ``axis``: the cotangent of a vector that was broadcast along it. The axes stay until the
+    sum is made, so that it can be made in a layout with blocks of channels."""
     others = tuple(n for n in range(cotangent.ndim) if n != axis % cotangent.ndim)
     if not others:
         return cotangent

@@ -30,7 +30,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -101,11 +101,12 @@ class Gradient(ModulePass):
     """Differentiate the function ``main``; :func:`grad` describes the arguments, the result and the errors."""
 
     def __init__(self, wrt: Parameters = None, cotangents: bool = False) -> None:
-        given = [wrt] if isinstance(wrt, (str, Var)) or not isinstance(wrt, Iterable) else list(wrt)
+        several = wrt is not None and not isinstance(wrt, (str, Var)) and isinstance(wrt, Iterable)
+        given: list[Any] = list(wrt) if several else [wrt]  # type: ignore[arg-type]  # it is one, then
         for each in given:
-            if not isinstance(each, (str, Var)) and wrt is not None:
+            if wrt is not None and not isinstance(each, (str, Var)):
                 raise ArgumentTypeError(f"wrt: expected names of parameters or variables, found {each!r}")
-        self.wrt = None if wrt is None else given
+        self.wrt: list[str | Var] | None = None if wrt is None else given
         self.cotangents = cotangents
 
     def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:

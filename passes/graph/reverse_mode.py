@@ -255,7 +255,7 @@ class _Outside:
         self._made, self._own, self._before = made, own, before
 
     def __contains__(self, node: object) -> bool:
-        return node not in self._own and self._made.get(node, self._before) < self._before  # type: ignore[call-overload, no-any-return]
+        return node not in self._own and self._made.get(node, self._before) < self._before  # type: ignore[call-overload]
 
 
 def _has_type(made: object, expected: Type | None) -> bool:

@@ -14,6 +14,7 @@ from tilewright import graphir as gi
 from tilewright.graphir.gradient import GRADIENTS
 from tilewright.passes import PassContext, get_pass
 from tilewright.passes.graph import Gradient
+from tilewright.passes.graph.scopes import Scope, find_scopes
 from tilewright.tensorir import tensor as te
 
 VECTOR = np.array([0.5, -1.0, 2.0], "float32")
@@ -149,6 +150,17 @@ def test_calls_of_functions_are_inlined() -> None:
     nested = gi.Function([p], gi.exp(p))
     mod["main"] = gi.Function([x], gi.sum(called(called(x)) + nested(x)))
     np.testing.assert_allclose(gi.evaluate(tw.grad(mod), VECTOR)[1], 4 * VECTOR**3 + np.exp(VECTOR), rtol=1e-6)
+
+
+def test_what_a_branch_computes_stays_in_branches() -> None:
+    x, flag = vector(), gi.var("flag", shape=(), dtype="bool")
+    body = gi.If(flag, gi.sum(gi.exp(x) * x), gi.sum(gi.sin(x)))
+    whole = tw.grad(gi.Function([x, flag], body)).body
+    top = Scope()
+    scopes, _ = find_scopes(gi.post_order(whole), whole, top)
+    inner = {node.op.name for node in scopes if isinstance(node, gi.Call) and scopes[node] is not top}
+    outer = {node.op.name for node in scopes if isinstance(node, gi.Call) and scopes[node] is top}
+    assert inner >= {"exp", "sin", "cos", "multiply"} and not outer
 
 
 @pytest.mark.parametrize("taken", [True, False])
