@@ -30,7 +30,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Sequence
-from typing import Any, TypeVar
+from typing import Any, overload
 
 import numpy as np
 
@@ -57,10 +57,12 @@ from tilewright.tensorir.errors import ArgumentTypeError, ArgumentValueError, Ty
 #: A parameter to differentiate by, or several: their names, or themselves.
 Parameters = str | Var | Iterable[str | Var] | None
 
-S = TypeVar("S", Function, IRModule)
 
-
-def grad(source: S, wrt: Parameters = None, *, cotangents: bool = False) -> S:
+@overload
+def grad(source: Function, wrt: Parameters = None, *, cotangents: bool = False) -> Function: ...
+@overload
+def grad(source: IRModule, wrt: Parameters = None, *, cotangents: bool = False) -> IRModule: ...
+def grad(source: Function | IRModule, wrt: Parameters = None, *, cotangents: bool = False) -> Function | IRModule:
     """Return the function, or the module with the function ``main``, that computes what ``source`` computes and its
     gradients.
 

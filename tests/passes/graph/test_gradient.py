@@ -237,7 +237,7 @@ def test_results_that_are_no_scalars() -> None:
     with pytest.raises(tw.TilewrightError, match="result 0: expected a scalar of floats"):
         tw.grad(gi.Function([x], [gi.argmax(x), gi.sum(x)]))
     with pytest.raises(TypeError, match="expected a graph function or a module, found Call"):
-        tw.grad(x * 2.0)  # type: ignore[type-var]
+        tw.grad(x * 2.0)  # type: ignore[call-overload]
 
 
 def test_all_operators_without_gradients_are_listed_with_their_places() -> None:
