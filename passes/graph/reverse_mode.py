@@ -13,19 +13,23 @@ import functools
 from collections.abc import Iterable, Mapping, Sequence
 
 from tilewright.graphir.dims import shape_equal
-from tilewright.graphir.expr import Call, Expr, Function, GlobalVar, If, Loop, Tuple, TupleGetItem, Var
+from tilewright.graphir.expr import Call, Expr, GlobalVar, If, Loop, Tuple, TupleGetItem, Var
 from tilewright.graphir.gradient import COMPOSITIONS, GRADIENTS
 from tilewright.graphir.op import Operator, get_operator
 from tilewright.graphir.printer import summary
-from tilewright.graphir.types import TensorType, TupleType, Type
+from tilewright.graphir.types import FuncType, TensorType, TupleType, Type
 from tilewright.graphir.visitor import post_order
 from tilewright.passes.graph.scopes import Scope, find_scopes
+from tilewright.passes.graph.unrolled_loop import unrolled
 from tilewright.passes.graph.walk import always, children_outside_groups, is_atom, place, rewrite_graph
 from tilewright.tensorir.errors import TypeInferenceError, UnsupportedOperatorError
 
 
 def is_smooth(found: Type | None) -> bool:
-    """Return whether a value of that type has derivatives: it is a tensor of floats, or a tuple with one."""
+    """Return whether a value of that type has derivatives: it is a tensor of floats, or a tuple or function with one as
+    its result."""
+    if isinstance(found, FuncType):
+        return is_smooth(found.result)
     if isinstance(found, TupleType):
         return any(is_smooth(field) for field in found.fields)
     return isinstance(found, TensorType) and found.dtype.is_float
@@ -42,7 +46,7 @@ def dependent(order: Iterable[Expr], variables: Iterable[Var]) -> set[Expr]:
 
 def expand_compositions(body: Expr, variables: Sequence[Var]) -> Expr:
     """Return ``body`` with lets replaced by their values, and with what depends on ``variables`` and has no rule of its
-    own written in the operators that it is composed of."""
+    own written in the operators that it is composed of; loops with a known number of iterations are unrolled."""
     depends: set[Expr] = set(variables)
     return rewrite_graph(body, functools.partial(_expand, depends), always)
 
@@ -53,6 +57,9 @@ def _expand(depends: set[Expr], node: Expr) -> Expr:
     if type(node) is TupleGetItem and type(node.value) is Tuple:
         return node.value.fields[node.index]
     depends.add(node)
+    if type(node) is Loop:
+        steps = unrolled(node)
+        return node if steps is None else rewrite_graph(steps, functools.partial(_expand, depends), always)
     if type(node) is not Call or not isinstance(node.op, Operator) or node.op.name in GRADIENTS:
         return node
     form = COMPOSITIONS.get(node.op.name)
@@ -301,6 +308,4 @@ def _without_rule(node: Expr) -> str | None:
         if isinstance(node.op, Operator):
             return None if node.op.name in GRADIENTS else node.op.name
         return f"a call of {f'@{node.op.name}' if isinstance(node.op, GlobalVar) else 'a function'}"
-    if isinstance(node, Loop):
-        return "a loop"
-    return "a function as a value" if isinstance(node, Function) else None
+    return "a loop" if isinstance(node, Loop) else None  # a function is its user's matter

@@ -377,6 +377,14 @@ def test_max_pool_gives_the_first_of_equal_elements_the_gradient() -> None:
     np.testing.assert_array_equal(found, [[[[1, 0], [0, 0]]]])
 
 
+@pytest.mark.parametrize(("name", "gates", "states"), [("nn.rnn", 1, 1), ("nn.gru", 3, 1), ("nn.lstm", 4, 2)])
+def test_recurrent_layers(name: str, gates: int, states: int) -> None:
+    steps, batch, size, hidden = 3, "n", 2, 2
+    initial = [(1, batch, hidden)] * states
+    shapes = [(steps, batch, size), (1, gates * hidden, size), (1, gates * hidden, hidden), (1, 2 * gates * hidden)]
+    check(op(name), *shapes, *initial)
+
+
 def test_every_rule_is_of_an_operator() -> None:
     assert set(gi.list_operators()) >= {*GRADIENTS, *COMPOSITIONS}
     assert not {*GRADIENTS} & {*COMPOSITIONS}

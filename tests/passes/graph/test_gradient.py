@@ -187,6 +187,25 @@ def test_only_the_branch_that_is_taken_is_computed(taken: bool) -> None:
     np.testing.assert_allclose(model(VECTOR, np.array(taken))[1], by_x, rtol=1e-5)
 
 
+def test_loops_of_known_length_are_unrolled() -> None:
+    x, weight = vector(), vector("weight")
+    i, state = gi.var("i", shape=(), dtype="int64"), vector("state")
+    moved = state * weight
+    body = gi.Function([i, state], gi.Tuple([moved, gi.sum(state * gi.cast(i, dtype="float32"))]))
+    table = gi.var("table", shape=(4,))
+    loop = gi.Loop(gi.const(3), None, body, [x], collect=[table])
+    function = gi.Function([x, weight, table], gi.sum(loop[0]) + gi.sum(loop[1] * loop[1]))
+    rows = np.array([9, 9, 9, 5], "float32")
+    w = VECTOR + 2
+    value, by_x, by_w, by_table = gradients(function, VECTOR, w, rows)
+    # sum(x w^3) + (sum(x w))^2 + (2 sum(x w^2))^2 + 5^2
+    first, second = float((VECTOR * w).sum()), float((VECTOR * w * w).sum())
+    assert value == pytest.approx((VECTOR * w**3).sum() + first**2 + 4 * second**2 + 25, rel=1e-5)
+    np.testing.assert_allclose(by_x, w**3 + 2 * first * w + 8 * second * w * w, rtol=1e-5)
+    np.testing.assert_allclose(by_w, 3 * VECTOR * w * w + 2 * first * VECTOR + 16 * second * VECTOR * w, rtol=1e-5)
+    np.testing.assert_array_equal(by_table, [0, 0, 0, 10])
+
+
 def test_stop_gradient() -> None:
     x = vector()
     function = gi.Function([x], gi.sum(x * gi.stop_gradient(x)))
