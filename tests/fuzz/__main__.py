@@ -177,11 +177,13 @@ class _Session:
             for row in found:
                 signature = row["signature"]
                 self.findings[signature] += 1
-                if signature not in self.paths and row["text"]:
-                    path = self.folder / f"test_found_{len(self.paths)}.py"
-                    path.write_text(row["text"], encoding="utf-8")
-                    self.paths[signature] = path
-                    print(f"{path}: {row['message']}", flush=True)
+                if signature in self.paths:
+                    continue
+                ending = "py" if row["text"] else "txt"  # an ONNX model whose import is wrong is told in words
+                path = self.folder / f"test_found_{len(self.paths)}.{ending}"
+                path.write_text(row["text"] or row["message"], encoding="utf-8")
+                self.paths[signature] = path
+                print(f"{path}: {row['message']}", flush=True)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
