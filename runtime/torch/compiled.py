@@ -14,9 +14,11 @@ import torch
 from torch import fx
 
 from tilewright.graphir.frontend.torch.graphs import ImportedGraph, Output, from_graph
+from tilewright.graphir.frontend.torch.importer import output_nodes
 from tilewright.graphir.frontend.torch.tensors import as_array, as_tensor
 from tilewright.runtime.build import build
 from tilewright.runtime.executable import Executable
+from tilewright.runtime.torch.views import cut_views
 from tilewright.tensorir.target import Target
 
 #: How many sets of parameters are frozen before they become inputs: weights that change often are not worth packing.
@@ -33,15 +35,20 @@ class CompiledGraph:
     """
 
     def __init__(self, graph: fx.GraphModule, static: Sequence[int], opt_level: int | None) -> None:
-        self._graph = graph.graph
-        self._module = graph  # owns the attributes of the graph
+        self._module, self._views = cut_views(graph)
+        self._graph = self._module.graph
         self._static = tuple(static)
         self._opt_level = opt_level
         self._frozen: list[_Frozen] = []
         self._lock = threading.Lock()
         self._plain: _Model | None = None if self._static else self._built({})
 
-    def __call__(self, *inputs: Any) -> list[Any]:
+    def __call__(self, *inputs: Any) -> Sequence[Any]:
+        results = self._results(inputs)
+        return results if self._views is None else self._views(*inputs, *results)
+
+    def _results(self, inputs: Sequence[Any]) -> list[Any]:
+        """Return what the graph without its last views computes."""
         for frozen in self._frozen:
             if frozen.fits(inputs):
                 return frozen.model(inputs)
@@ -70,8 +77,7 @@ class CompiledGraph:
 
     def _outputs(self) -> list[Any]:
         """Return what PyTorch knows of the outputs."""
-        (output,) = (node for node in self._graph.nodes if node.op == "output")
-        nodes = output.args[0] if isinstance(output.args[0], (list, tuple)) else output.args
+        nodes = output_nodes(self._graph)
         return [node.meta.get("val") if isinstance(node, fx.Node) else None for node in nodes]
 
 
@@ -146,9 +152,13 @@ def _writer(output: Output, value: Any) -> _Writer:
         return lambda results, inputs: output.value
     if output.kind == "number":
         return lambda results, inputs: int(results[number])
+    is_static = all(isinstance(number, int) for number in (*value.shape, *value.stride()))
+    if is_static and 0 in value.shape:  # the strides of a tensor without elements may be any
+        shape, strides, dtype = tuple(value.shape), value.stride(), value.dtype
+        return lambda results, inputs: torch.empty_strided(shape, strides, dtype=dtype)
     order = _order(value)
-    is_empty = any(isinstance(size, torch.SymInt) or size == 0 for size in value.shape)
-    if order is None and value.dtype in _PLAIN and not is_empty:
+    may_be_empty = not is_static
+    if order is None and value.dtype in _PLAIN and not may_be_empty:
         from_numpy = torch.from_numpy
         return lambda results, inputs: from_numpy(results[number])
 

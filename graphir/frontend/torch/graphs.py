@@ -13,7 +13,7 @@ from torch import fx
 from tilewright.graphir.dims import Dim
 from tilewright.graphir.expr import Expr, Function, Tuple, Var
 from tilewright.graphir.frontend.runtime_sizes import as_number
-from tilewright.graphir.frontend.torch.importer import Importer
+from tilewright.graphir.frontend.torch.importer import Importer, output_nodes
 from tilewright.graphir.frontend.torch.node import with_shape
 from tilewright.graphir.frontend.torch.tensors import stored_type
 from tilewright.graphir.module import IRModule
@@ -71,8 +71,7 @@ def from_graph(graph: fx.Graph, known: Mapping[int, torch.Tensor] | None = None)
     values: dict[fx.Node, Any] = {}
     for number, node in enumerate(placeholders):
         values[node] = importer.constant(known[number]) if number in known else taken.value(number, node)
-    (output,) = (node for node in graph.nodes if node.op == "output")
-    nodes: Sequence[Any] = output.args[0] if isinstance(output.args[0], (list, tuple)) else output.args
+    nodes = output_nodes(graph)
     made = importer.convert(graph, values)
     outputs: list[Output] = []
     results: dict[Expr, int] = {}

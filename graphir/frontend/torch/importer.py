@@ -64,6 +64,12 @@ def place_of(node: fx.Node) -> str:
     return f"{file}, line {number}: {source.strip()}"
 
 
+def output_nodes(graph: fx.Graph) -> Sequence[Any]:
+    """Return the outputs of a functional graph: nodes, and constants such as None."""
+    (output,) = (node for node in graph.nodes if node.op == "output")
+    return output.args[0] if isinstance(output.args[0], (list, tuple)) else output.args  # type: ignore[no-any-return]
+
+
 def label_of(node: fx.Node) -> str:
     """Return the name of a node in errors and profiles: its overload, and its own name."""
     return f"{overload_name(node.target)} {node.name!r}"
@@ -229,7 +235,9 @@ class Importer:
 
     def _learn(self, node: fx.Node, results: Sequence[Any]) -> None:
         """Bind the symbols that stand for sizes of a result that depend on data."""
+        renamed = _renamings(node.meta.get("val"))
         for symbol, path in (node.meta.get("unbacked_bindings") or {}).items():
+            symbol = renamed.get(symbol, symbol)
             number = path[0].idx if len(path) == 2 and hasattr(path[0], "idx") else 0
             place = getattr(path[-1], "idx", None)
             if place is not None and isinstance(results[number], Expr):
@@ -293,6 +301,15 @@ class Importer:
                 self.bound.setdefault(*bound)
             if expr.span is None and not isinstance(expr, (Var, Constant)):
                 object.__setattr__(expr, "span", label)
+
+
+def _renamings(value: Any) -> Mapping[Any, Any]:
+    """Return the names under which PyTorch knows the sizes of a value that it found again, tracing a second time."""
+    if isinstance(value, (list, tuple)):
+        return next(filter(None, map(_renamings, value)), {})
+    sizes = value.shape if isinstance(value, torch.Tensor) else (value,)
+    environments = (size.node.shape_env for size in sizes if isinstance(size, torch.SymInt))
+    return next((environment.unbacked_renamings for environment in environments), {})
 
 
 def _differ(found: Any, wanted: Any) -> bool:
