@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tilewright.graphir.printer_graph import Constants
@@ -58,6 +59,17 @@ class Executable:
         signature = self.signature
         inputs, sizes = signature.check(signature.arrange(args, named), convert)
         return signature.restructure(self._run(inputs, sizes))
+
+    @property
+    def at_addresses(self) -> Callable[[Sequence[int], tuple[int, ...]], list[Any]] | None:
+        """The function that runs the model on inputs that are given by the addresses of their elements, and on the
+        sizes of :attr:`Signature.symbols`; it returns the flat results. The caller makes sure that the inputs fit the
+        signature, are contiguous and aligned, and stay alive. It is for callers that know their inputs, such as
+        compiled graphs of PyTorch: it saves most of a call's overhead.
+
+        None where a call is more than that: the model reads sizes from its data, is no machine code, or is recorded.
+        """
+        return self._run.at_addresses if isinstance(self._run, Step) else None
 
     def profile(self, /, *args: Any, repeat: int = 20, convert: bool = False, **named: Any) -> Profile:
         """Measure the kernels of a call: time, arithmetic and bytes compared with the machine's limits, threads, and

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch._functorch.aot_autograd import make_boxed_func
 from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from torch.fx.passes.operator_support import OperatorSupportBase
 
@@ -22,15 +23,15 @@ from tilewright.tensorir.errors import TilewrightError, UnsupportedOperatorError
 
 logger = logging.getLogger("tilewright.torch")
 
-#: Compiles a graph, of whose inputs some are parameters.
+#: Compiles a graph, of whose inputs some are parameters, to a function of the sequence of its inputs.
 Compile = Callable[[fx.GraphModule, Sequence[int]], Callable[..., Any]]
 
 
 def partitioned(
     graph: fx.GraphModule, static: Sequence[int], compile_part: Compile, fallback: bool
 ) -> Callable[..., Any]:
-    """Return a function that computes a graph: as a whole, or in parts between nodes that run in PyTorch, each of which
-    is logged.
+    """Return a function that computes a graph from the sequence of its inputs: as a whole, or in parts between nodes
+    that run in PyTorch, each of which is logged.
 
     Raises:
         UnsupportedOperatorError: some nodes are not supported, and there is no ``fallback``; the message names all.
@@ -57,7 +58,7 @@ def partitioned(
             frozen = [n for n, arg in enumerate(node.args) if isinstance(arg, fx.Node) and arg.name in names]
             _replace(cut, str(node.target), _Part(compile_part(part, frozen)))
     cut.recompile()
-    return cut.forward  # type: ignore[no-any-return]
+    return make_boxed_func(cut.forward)  # type: ignore[no-any-return]
 
 
 class _Part(torch.nn.Module):  # type: ignore[misc]
@@ -68,7 +69,7 @@ class _Part(torch.nn.Module):  # type: ignore[misc]
         self.function = function
 
     def forward(self, *args: Any) -> Any:
-        results = self.function(*args)
+        results = self.function(args)
         return results[0] if len(results) == 1 else tuple(results)
 
 

@@ -16,7 +16,6 @@ from tilewright.runtime import torch as runtime_torch  # noqa: E402
 from tilewright.runtime.torch import compiled  # noqa: E402
 from tilewright.tensorir.errors import InputError, UnsupportedOperatorError  # noqa: E402
 
-
 pytestmark = pytest.mark.usefixtures("fresh")
 
 

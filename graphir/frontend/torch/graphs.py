@@ -17,6 +17,7 @@ from tilewright.graphir.frontend.torch.importer import Importer, output_nodes
 from tilewright.graphir.frontend.torch.node import with_shape
 from tilewright.graphir.frontend.torch.tensors import stored_type
 from tilewright.graphir.module import IRModule
+from tilewright.graphir.op import get_operator
 from tilewright.graphir.runtime_sizes import fresh_symbol, with_bound_sizes
 from tilewright.graphir.types import TensorType
 from tilewright.tensorir.dtype import INT64
@@ -31,11 +32,13 @@ class Output:
             ``constant``, such as None.
         number: the number of the input or of the result.
         value: the constant.
+        order: the order of the axes of a result in memory, which is that of the module's result; None: as they are.
     """
 
     kind: Literal["input", "result", "number", "constant"]
     number: int = 0
     value: Any = None
+    order: tuple[int, ...] | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,11 +49,13 @@ class ImportedGraph:
         module: its ``main`` computes the graph's results; None if there are none to compute.
         inputs: the numbers of the graph's inputs that ``main`` takes, in order.
         outputs: where the graph's outputs come from.
+        dtypes: the element types of the graph's inputs that are tensors, by their numbers; others are sizes.
     """
 
     module: IRModule | None
     inputs: tuple[int, ...]
     outputs: tuple[Output, ...]
+    dtypes: Mapping[int, torch.dtype]
 
 
 def from_graph(graph: fx.Graph, known: Mapping[int, torch.Tensor] | None = None) -> ImportedGraph:
@@ -79,17 +84,40 @@ def from_graph(graph: fx.Graph, known: Mapping[int, torch.Tensor] | None = None)
         if isinstance(node, fx.Node) and node in numbers:
             outputs.append(Output("input", numbers[node]))
         elif isinstance(value, Expr):
-            outputs.append(Output("result", results.setdefault(value, len(results))))
+            order = memory_order(node.meta["val"]) if isinstance(node, fx.Node) else None
+            ordered = value if order is None else _ordered(value, order)
+            outputs.append(Output("result", results.setdefault(ordered, len(results)), order=order))
         elif isinstance(node, fx.Node) and isinstance(node.meta.get("val"), torch.SymInt):
             outputs.append(Output("number", results.setdefault(as_number(value), len(results))))
         else:
             outputs.append(Output("constant", value=value))
     if not results:
-        return ImportedGraph(None, (), tuple(outputs))
+        return ImportedGraph(None, (), tuple(outputs), {})
     bodies = with_bound_sizes(list(results), importer.bound, taken.params)
-    return ImportedGraph(
-        IRModule.from_expr(Function(taken.params, Tuple(bodies))), tuple(taken.numbers), tuple(outputs)
-    )
+    module = IRModule.from_expr(Function(taken.params, Tuple(bodies)))
+    known_values = {number: node.meta.get("val") for number, node in enumerate(placeholders)}
+    dtypes = {number: value.dtype for number, value in known_values.items() if isinstance(value, torch.Tensor)}
+    return ImportedGraph(module, tuple(taken.numbers), tuple(outputs), dtypes)
+
+
+def memory_order(value: torch.Tensor) -> tuple[int, ...] | None:
+    """Return the order of the axes of a tensor in memory, slowest first, if that is not row-major order."""
+    if value.is_contiguous():
+        return None
+    order = tuple(sorted(range(value.ndim), key=lambda axis: -_hint(value.stride(axis))))
+    return None if order == tuple(range(value.ndim)) else order
+
+
+def _hint(stride: int | torch.SymInt) -> int:
+    return int(stride.node.hint) if isinstance(stride, torch.SymInt) else int(stride)
+
+
+def _ordered(value: Expr, order: Sequence[int]) -> Expr:
+    """Return a result with its axes in that order; the axis of the parts of complex numbers stays the last."""
+    assert isinstance(value.type, TensorType)
+    found = get_operator("transpose")(value, axes=(*order, *range(len(order), value.type.ndim)))
+    object.__setattr__(found, "span", value.span)
+    return found
 
 
 class _Inputs:
