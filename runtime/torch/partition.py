@@ -19,6 +19,7 @@ from torch.fx.passes.operator_support import OperatorSupportBase
 from tilewright.graphir.expr import Var
 from tilewright.graphir.frontend.torch.importer import Importer, lines_of, overload_name
 from tilewright.graphir.frontend.torch.tensors import stored_type
+from tilewright.passes.context import PassContext
 from tilewright.tensorir.errors import TilewrightError, UnsupportedOperatorError
 
 logger = logging.getLogger("tilewright.torch")
@@ -31,7 +32,7 @@ def partitioned(
     graph: fx.GraphModule, static: Sequence[int], compile_part: Compile, fallback: bool
 ) -> Callable[..., Any]:
     """Return a function that computes a graph from the sequence of its inputs: as a whole, or in parts between nodes
-    that run in PyTorch, each of which is logged.
+    that run in PyTorch, each of which is logged, and a remark of the current context.
 
     Raises:
         UnsupportedOperatorError: some nodes are not supported, and there is no ``fallback``; the message names all.
@@ -47,6 +48,7 @@ def partitioned(
         raise UnsupportedOperatorError(f"not supported: {'; '.join(lines)}")
     for line in lines:
         logger.warning("runs in PyTorch: %s", line)
+        PassContext.current().remark(f"runs in PyTorch: {line}", "missed")
     support = _Support(frozenset(node.name for node in unsupported))
     partitioner = CapabilityBasedPartitioner(graph, support, allows_single_node_partition=True)
     inputs = [node for node in graph.graph.nodes if node.op == "placeholder"]

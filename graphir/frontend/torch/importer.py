@@ -56,12 +56,21 @@ def overload_name(target: Any) -> str:
 
 def place_of(node: fx.Node) -> str:
     """Return the line of the program that a node comes from: the innermost one outside of PyTorch; empty if unknown."""
+    line = _own_line(node)
+    return "" if line is None else f"{line[0]}, line {line[1]}: {line[2].strip()}"
+
+
+def span_of(node: fx.Node) -> str:
+    """Return what remarks, profiles and errors of calls say of where an expression comes from: the node, and the file
+    and the line of the program."""
+    line = _own_line(node)
+    return label_of(node) if line is None else f"{label_of(node)} at {line[0]}:{line[1]}"
+
+
+def _own_line(node: fx.Node) -> tuple[str, str, str] | None:
     lines = re.findall(r'File "([^"]+)", line (\d+), in [^\n]*\n?([^\n]*)', node.meta.get("stack_trace") or "")
     own = [line for line in lines if "site-packages/torch/" not in line[0].replace("\\", "/")]
-    if not own:
-        return ""
-    file, number, source = own[-1]
-    return f"{file}, line {number}: {source.strip()}"
+    return own[-1] if own else None
 
 
 def output_nodes(graph: fx.Graph) -> Sequence[Any]:
@@ -219,7 +228,7 @@ class Importer:
         self._learn(node, results)
         values = seen.value if isinstance(seen.value, (list, tuple)) else [seen.value]
         settled = [self._settled(seen, part, value) for part, value in zip(results, values, strict=False)]
-        self._place([part for part in settled if part is not None], seen.label)
+        self._place([part for part in settled if part is not None], span_of(node))
         return settled if isinstance(seen.value, (list, tuple)) else settled[0]
 
     def _settled(self, node: Node, made: Any, value: Any) -> Value:
