@@ -17,6 +17,7 @@ from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from torch.fx.passes.operator_support import OperatorSupportBase
 
 from tilewright.graphir.expr import Var
+from tilewright.graphir.frontend.torch.control_flow import attribute
 from tilewright.graphir.frontend.torch.importer import Importer, lines_of, overload_name
 from tilewright.graphir.frontend.torch.tensors import stored_type
 from tilewright.passes.context import PassContext
@@ -57,6 +58,7 @@ def partitioned(
     for node in list(cut.graph.nodes):
         if node.op == "call_module":
             part = cut.get_submodule(str(node.target))
+            _take_attributes(node, part)
             frozen = [n for n, arg in enumerate(node.args) if isinstance(arg, fx.Node) and arg.name in names]
             _replace(cut, str(node.target), _Part(compile_part(part, frozen)))
     cut.recompile()
@@ -73,6 +75,25 @@ class _Part(torch.nn.Module):  # type: ignore[misc]
     def forward(self, *args: Any) -> Any:
         results = self.function(args)
         return results[0] if len(results) == 1 else tuple(results)
+
+
+def _take_attributes(call: fx.Node, part: fx.GraphModule) -> None:
+    """Give a part the attributes of the graph that it takes as inputs: they are constants, and graphs."""
+    inputs = [node for node in part.graph.nodes if node.op == "placeholder"]
+    given: list[Any] = []
+    for placeholder, value in zip(inputs, call.args, strict=True):
+        if not isinstance(value, fx.Node) or value.op != "get_attr":
+            given.append(value)
+            continue
+        name = f"_taken_{len(given)}_{placeholder.name}"
+        setattr(part, name, attribute(value))
+        with part.graph.inserting_after(placeholder):
+            own = part.graph.get_attr(name)
+        own.meta.update(value.meta)
+        placeholder.replace_all_uses_with(own)
+        part.graph.erase_node(placeholder)
+    call.args = tuple(given)
+    part.recompile()
 
 
 def _replace(graph: fx.GraphModule, name: str, module: torch.nn.Module) -> None:

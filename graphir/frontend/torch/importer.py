@@ -13,6 +13,12 @@ from torch import fx
 
 from tilewright.graphir.expr import Constant, Expr, TupleGetItem, Var
 from tilewright.graphir.frontend.runtime_sizes import RuntimeSizes
+from tilewright.graphir.frontend.torch.control_flow import (
+    attribute,
+    convert_control_flow,
+    is_control_flow,
+    subgraphs,
+)
 from tilewright.graphir.frontend.torch.node import Node, shape_of, with_shape
 from tilewright.graphir.frontend.torch.registry import Converter, find_converter
 from tilewright.graphir.frontend.torch.sizes import Sizes
@@ -69,7 +75,8 @@ def span_of(node: fx.Node) -> str:
 
 def _own_line(node: fx.Node) -> tuple[str, str, str] | None:
     lines = re.findall(r'File "([^"]+)", line (\d+), in [^\n]*\n?([^\n]*)', node.meta.get("stack_trace") or "")
-    own = [line for line in lines if "site-packages/torch/" not in line[0].replace("\\", "/")]
+    # PyTorch generates the code of graphs that are arguments of operators: <eval_with_key>.
+    own = [line for line in lines if "site-packages/torch/" not in line[0].replace("\\", "/") and line[0][0] != "<"]
     return own[-1] if own else None
 
 
@@ -85,9 +92,12 @@ def label_of(node: fx.Node) -> str:
 
 
 def is_supported(node: fx.Node) -> bool:
-    """Return whether there is a converter for what a node calls, or none is needed."""
+    """Return whether there is a converter for what a node calls, or none is needed; graphs that are arguments of the
+    node count apart."""
     if node.op != "call_function" or node.target is operator.getitem or not _has_tensor(node.meta.get("val")):
         return bool(node.op != "call_module")
+    if is_control_flow(node):
+        return True
     return find_converter(overload_name(node.target), has_complex(node)) is not None
 
 
@@ -116,9 +126,13 @@ def check_overloads(graph: fx.Graph) -> None:
     """
     load_converters()
     missing: dict[str, list[fx.Node]] = {}
-    for node in graph.nodes:
-        if not is_supported(node):
-            missing.setdefault(overload_name(node.target), []).append(node)
+    waiting = [graph]
+    while waiting:
+        for node in waiting.pop().nodes:
+            if not is_supported(node):
+                missing.setdefault(overload_name(node.target), []).append(node)
+            elif is_control_flow(node):
+                waiting += subgraphs(node)
     if missing:
         raise UnsupportedOperatorError(f"no converter for {'; '.join(lines_of(missing))}")
 
@@ -173,7 +187,7 @@ class Importer:
         scope: dict[fx.Node, Value] = dict(values)
         for node in graph.nodes:
             if node.op == "output":
-                return self._argument(node.args[0], scope)
+                return self.argument(node.args[0], scope)
             if node in scope or node.op == "placeholder":
                 continue
             scope[node] = self.convert_node(node, scope)
@@ -193,9 +207,7 @@ class Importer:
             raise
 
     def _attribute(self, node: fx.Node) -> Value:
-        found: Any = node.graph.owning_module
-        for part in str(node.target).split("."):
-            found = getattr(found, part)
+        found = attribute(node)
         return self.constant(found) if isinstance(found, torch.Tensor) else found
 
     def _call(self, node: fx.Node, scope: Mapping[fx.Node, Value]) -> Value:
@@ -211,6 +223,8 @@ class Importer:
             return scope[sequence][index]
         if not _has_tensor(value):
             return None  # a number that is computed from sizes: its users read its formula
+        if is_control_flow(node):
+            return self._settle(node, convert_control_flow(self, node, scope), value)
         of_complex = has_complex(node)
         converter = find_converter(name, of_complex)
         if converter is None:
@@ -225,21 +239,37 @@ class Importer:
         results = _parts(made) if isinstance(seen.value, (list, tuple)) else [made]
         if isinstance(made, Expr) and len(results) == 1:
             results = [made]
-        self._learn(node, results)
-        values = seen.value if isinstance(seen.value, (list, tuple)) else [seen.value]
-        settled = [self._settled(seen, part, value) for part, value in zip(results, values, strict=False)]
-        self._place([part for part in settled if part is not None], span_of(node))
-        return settled if isinstance(seen.value, (list, tuple)) else settled[0]
+        return self._settle(node, results, seen.value)
 
-    def _settled(self, node: Node, made: Any, value: Any) -> Value:
+    def subgraph(self, node: fx.Node, values: Sequence[Value]) -> list[Value]:
+        """Convert a graph that is an argument of a node, for these values of its inputs; return its results."""
+        graph = attribute(node).graph
+        placeholders = [each for each in graph.nodes if each.op == "placeholder"]
+        made = self.convert(graph, dict(zip(placeholders, values, strict=True)))
+        return list(made) if isinstance(made, (list, tuple)) else [made]
+
+    def stored_type(self, value: torch.Tensor) -> TensorType:
+        """Return the type of a tensor of which PyTorch knows ``value``."""
+        return stored_type(value, [self.sizes.dim(size) for size in value.shape])
+
+    def _settle(self, node: fx.Node, results: Sequence[Any], value: Any) -> Value:
+        """Return results in the shapes that PyTorch gives them, with the place that they come from."""
+        self._learn(node, results)
+        values = value if isinstance(value, (list, tuple)) else [value]
+        label = label_of(node)
+        settled = [self._settled(label, part, each) for part, each in zip(results, values, strict=False)]
+        self._place([part for part in settled if part is not None], span_of(node))
+        return settled if isinstance(value, (list, tuple)) else settled[0]
+
+    def _settled(self, label: str, made: Any, value: Any) -> Value:
         """Return a result in the shape that PyTorch gives it, which a call checks where it cannot be proved."""
         if made is None or not isinstance(value, torch.Tensor):
             return None
-        found, expected = made.type, stored_type(value, [self.sizes.dim(size) for size in value.shape])
+        found, expected = made.type, self.stored_type(value)
         assert isinstance(found, TensorType)
         dtype, wanted = expected.dtype, expected.shape
         if found.dtype is not dtype or found.ndim != len(wanted) or any(map(_differ, found.shape, wanted)):
-            raise VerifyError(f"{node.label}: expected {expected}, the converter made {found}")
+            raise VerifyError(f"{label}: expected {expected}, the converter made {found}")
         return with_shape(made, wanted)
 
     def _learn(self, node: fx.Node, results: Sequence[Any]) -> None:
@@ -270,25 +300,30 @@ class Importer:
 
     def _arguments(self, node: fx.Node, scope: Mapping[fx.Node, Value]) -> list[Any]:
         """Return the arguments of a node in the order of its schema, with defaults."""
-        given = [self._argument(argument, scope) for argument in node.args]
+        given = [self.argument(argument, scope) for argument in node.args]
         schema = getattr(node.target, "_schema", None)
         if schema is None:
-            return [*given, *(self._argument(argument, scope) for argument in node.kwargs.values())]
+            return [*given, *(self.argument(argument, scope) for argument in node.kwargs.values())]
         for argument in schema.arguments[len(given) :]:
             if argument.name in node.kwargs:
-                given.append(self._argument(node.kwargs[argument.name], scope))
+                given.append(self.argument(node.kwargs[argument.name], scope))
             else:
-                given.append(self._argument(argument.default_value, scope) if argument.has_default_value() else None)
+                given.append(self.argument(argument.default_value, scope) if argument.has_default_value() else None)
         return given
 
-    def _argument(self, argument: Any, scope: Mapping[fx.Node, Value]) -> Any:
+    def argument(self, argument: Any, scope: Mapping[fx.Node, Value]) -> Any:
+        """Return an argument of a node: an expression for a tensor, a dimension for a size, plain data as it is.
+
+        Raises:
+            UnsupportedOperatorError: its type, or its formula, is not supported.
+        """
         if isinstance(argument, fx.Node):
             value = argument.meta.get("val")
             if isinstance(scope.get(argument), Expr) and not isinstance(value, (torch.SymInt, int)):
                 return scope[argument]
-            return scope.get(argument) if _has_tensor(value) or value is None else self._argument(value, scope)
+            return scope.get(argument) if _has_tensor(value) or value is None else self.argument(value, scope)
         if isinstance(argument, (list, tuple)):
-            return [self._argument(item, scope) for item in argument]
+            return [self.argument(item, scope) for item in argument]
         if isinstance(argument, torch.SymInt):
             return self.sizes.dim(argument)
         if isinstance(argument, torch.SymFloat):
@@ -298,7 +333,7 @@ class Importer:
         if isinstance(argument, torch.Tensor):
             return self.constant(argument)
         if isinstance(argument, torch.SymBool):
-            raise UnsupportedOperatorError(f"a condition {argument} on sizes is not supported")
+            return self.sizes.condition(argument)
         return argument
 
     def _place(self, results: Sequence[Expr], label: str) -> None:

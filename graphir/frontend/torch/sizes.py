@@ -49,6 +49,25 @@ class Sizes:
         """
         return self._float(value.node.expr)
 
+    def condition(self, value: torch.SymBool) -> Expr:
+        """Return a condition on sizes as a bool scalar of the graph.
+
+        Raises:
+            UnsupportedOperatorError: its formula has an unknown function.
+        """
+        return self._condition(value.node.expr)
+
+    def _condition(self, found: sympy.Basic) -> Expr:
+        name = type(found).__name__
+        if name in _CONNECTIVES:
+            make = get_operator(_CONNECTIVES[name])
+            parts = [self._condition(part) for part in found.args]
+            return make(*parts) if name == "Not" else functools.reduce(make, parts)
+        if name in _RELATIONS:
+            sides = [as_number(simplify(as_expr(self._integer(side)))) for side in found.args]
+            return get_operator(_RELATIONS[name])(*sides)
+        raise UnsupportedOperatorError(f"a condition {found} on sizes is not supported")
+
     def _integer(self, found: sympy.Basic) -> Any:
         """Return a formula as a Python integer or an integer expression."""
         if isinstance(found, sympy.Integer):
@@ -95,3 +114,14 @@ _FUNCTIONS: dict[str, Callable[[Any, Any], Any]] = {
     "Max": lambda a, b: maximum(as_expr(a), b),
     "Min": lambda a, b: minimum(as_expr(a), b),
 }
+
+#: The operators of relations between integers, and those of conditions.
+_RELATIONS = {
+    "Equality": "equal",
+    "Unequality": "not_equal",
+    "GreaterThan": "greater_equal",
+    "LessThan": "less_equal",
+    "StrictGreaterThan": "greater",
+    "StrictLessThan": "less",
+}
+_CONNECTIVES = {"And": "logical_and", "Or": "logical_or", "Not": "logical_not"}
