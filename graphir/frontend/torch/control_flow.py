@@ -51,7 +51,7 @@ def convert_control_flow(importer: Importer, node: fx.Node, scope: Scope) -> lis
     Raises:
         UnsupportedOperatorError: a graph's results have other types than the operator's, or sizes that depend on data.
     """
-    name = node.target.name()  # type: ignore[union-attr]
+    name = node.target.name()
     known = len(importer.bound)
     results = _CONVERTERS[name](importer, node, scope)
     if len(importer.bound) != known:
@@ -66,8 +66,8 @@ def _branch(importer: Importer, node: fx.Node, scope: Scope) -> list[Expr]:
     condition = importer.argument(predicate, scope)
     if isinstance(condition, bool):
         return _results(importer, on_true if condition else on_false, values, node.meta["val"])
-    branches = [Tuple(_results(importer, graph, values, node.meta["val"])) for graph in (on_true, on_false)]
-    return _fields(If(_scalar(condition), *branches), len(node.meta["val"]))
+    taken, other = (Tuple(_results(importer, graph, values, node.meta["val"])) for graph in (on_true, on_false))
+    return _fields(If(_scalar(condition), taken, other), len(node.meta["val"]))
 
 
 def _while(importer: Importer, node: fx.Node, scope: Scope) -> list[Expr]:

@@ -83,7 +83,7 @@ def _own_line(node: fx.Node) -> tuple[str, str, str] | None:
 def output_nodes(graph: fx.Graph) -> Sequence[Any]:
     """Return the outputs of a functional graph: nodes, and constants such as None."""
     (output,) = (node for node in graph.nodes if node.op == "output")
-    return output.args[0] if isinstance(output.args[0], (list, tuple)) else output.args  # type: ignore[no-any-return]
+    return output.args[0] if isinstance(output.args[0], (list, tuple)) else output.args
 
 
 def label_of(node: fx.Node) -> str:
