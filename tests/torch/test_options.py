@@ -57,6 +57,33 @@ def test_numbers_of_the_caller_are_values_of_the_call(builds: list[Any]) -> None
     assert_close(model(x, 2, True, 0.5), function(x, 2, True, 0.5))
 
 
+def test_a_number_of_the_caller_may_be_negative(builds: list[Any]) -> None:
+    def function(x: torch.Tensor, n: int) -> torch.Tensor:
+        return x * n + n
+
+    model = compile_(function, dynamic=True)
+    x = torch.randn(4)
+    for n in 3, -2, 7, -5:
+        assert_close(model(x, n), function(x, n))
+    assert len(builds) == 1
+
+
+def test_a_number_that_is_read_from_a_tensor_may_be_negative() -> None:
+    def function(x: torch.Tensor, n: torch.Tensor) -> torch.Tensor:
+        return x * n.item()
+
+    x = torch.randn(4)
+    with torch._dynamo.config.patch(capture_scalar_outputs=True):
+        model = compile_(function)
+        for n in 3, -2:
+            assert_close(model(x, torch.tensor(n)), function(x, torch.tensor(n)))
+
+
+def test_a_list_of_numbers_as_an_index_is_a_constant() -> None:
+    x = torch.randn(5, 3)
+    assert_close(compile_(lambda x: x[[1, 2]] * 2)(x), x[[1, 2]] * 2)
+
+
 # Modes.
 
 

@@ -145,7 +145,7 @@ class _Exported:
         elif isinstance(spec.arg, SymIntArgument) and isinstance(value, torch.SymInt):
             param = Var(node.name, TensorType((), INT64))
             self.params.append(param)
-            self.importer.bind_number(str(value.node.expr), param)
+            self.importer.bind_number(value, param)
         elif not isinstance(spec.arg, ConstantArgument):
             raise UnsupportedOperatorError(f"input {node.name!r}: expected a tensor or an integer, found {spec.arg}")
 

@@ -127,7 +127,8 @@ class _Inputs:
         self.importer = importer
         self.params: list[Var] = []
         self.numbers: list[int] = []
-        shapes = [node.meta["val"].shape for node in placeholders if isinstance(node.meta.get("val"), torch.Tensor)]
+        used = [node.meta.get("val") for node in placeholders if node.users]
+        shapes = [value.shape for value in used if isinstance(value, torch.Tensor)]
         self.alone = {_formula(size) for shape in shapes for size in shape}
 
     def value(self, number: int, node: fx.Node) -> Expr | None:
@@ -137,7 +138,7 @@ class _Inputs:
             formula = value.node.expr
             if isinstance(formula, sympy.Symbol) and formula not in self.alone:
                 param = self._param(number, node, TensorType((), INT64))
-                self.importer.bind_number(str(formula), param)
+                self.importer.bind_number(value, param)
             return None
         if not isinstance(value, torch.Tensor) or not node.users:
             return None

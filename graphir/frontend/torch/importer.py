@@ -8,10 +8,13 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import fx
+from torch._subclasses.fake_tensor import unset_fake_temporarily
 
-from tilewright.graphir.expr import Constant, Expr, TupleGetItem, Var
+from tilewright.graphir.dims import simplify
+from tilewright.graphir.expr import Constant, Expr, TupleGetItem, Var, const
 from tilewright.graphir.frontend.runtime_sizes import RuntimeSizes
 from tilewright.graphir.frontend.torch.control_flow import (
     attribute,
@@ -23,6 +26,8 @@ from tilewright.graphir.frontend.torch.node import Node, shape_of, with_shape
 from tilewright.graphir.frontend.torch.registry import Converter, find_converter
 from tilewright.graphir.frontend.torch.sizes import Sizes
 from tilewright.graphir.frontend.torch.tensors import as_array, element_type, stored_type
+from tilewright.graphir.op import get_operator
+from tilewright.graphir.ops.calls import subtract
 from tilewright.graphir.runtime_sizes import bound_at
 from tilewright.graphir.types import TensorType, TupleType
 from tilewright.graphir.visitor import post_order
@@ -170,7 +175,8 @@ class Importer:
         Raises:
             UnsupportedOperatorError: the tensor is sparse, quantized, of an unsupported type, or on another device.
         """
-        array = as_array(tensor)
+        with unset_fake_temporarily():  # PyTorch compiles in a mode that refuses tensors with elements
+            array = as_array(tensor)
         key = (tensor.data_ptr(), tuple(tensor.shape), tensor.stride(), tensor.dtype)
         if array.size == 0:
             return Constant(array)
@@ -287,14 +293,24 @@ class Importer:
         (tensor,) = self._arguments(node, scope)[:1]
         value = node.meta["val"]
         if isinstance(value, torch.SymInt):
-            self.bind_number(str(value.node.expr), tensor)
+            self.bind_number(value, tensor)
         return tensor
 
-    def bind_number(self, name: str, number: Expr) -> None:
-        """State that the symbol ``name`` is a number of the graph: an int64 scalar."""
+    def bind_number(self, value: torch.SymInt, number: Expr) -> None:
+        """State that a symbol is a number of the graph: an int64 scalar."""
+        if _may_be_negative(value):  # a size is not: the number is the difference of two sizes
+            zero = const(np.array(0, np.int64))
+            maximum = get_operator("maximum")
+            above, below = maximum(number, zero), maximum(subtract(zero, number), zero)
+            self.sizes.bind(str(value.node.expr), simplify(self._bound(above) - self._bound(below)))
+        else:
+            self.sizes.bind(str(value.node.expr), self._bound(number))
+
+    def _bound(self, number: Expr) -> Symbol:
+        """Return a symbolic dimension that is a number of the graph, which is not negative."""
         dim, scalar = self._runtime_sizes.dim(number)
         self.bound[dim] = scalar
-        self.sizes.bind(name, dim)
+        return dim
 
     # Arguments.
 
@@ -345,6 +361,12 @@ class Importer:
                 self.bound.setdefault(*bound)
             if expr.span is None and not isinstance(expr, (Var, Constant)):
                 object.__setattr__(expr, "span", label)
+
+
+def _may_be_negative(value: torch.SymInt) -> bool:
+    """Return whether nothing that PyTorch found out excludes that a number is negative."""
+    found = value.node.shape_env.var_to_range.get(value.node.expr)
+    return found is None or bool(found.lower < 0)
 
 
 def _renamings(value: Any) -> Mapping[Any, Any]:
