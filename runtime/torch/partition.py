@@ -18,7 +18,7 @@ from torch.fx.passes.operator_support import OperatorSupportBase
 
 from tilewright.graphir.expr import Var
 from tilewright.graphir.frontend.torch.control_flow import attribute
-from tilewright.graphir.frontend.torch.importer import Importer, lines_of, overload_name
+from tilewright.graphir.frontend.torch.importer import NUMBERS, Importer, lines_of, overload_name
 from tilewright.graphir.frontend.torch.tensors import stored_type
 from tilewright.passes.context import PassContext
 from tilewright.tensorir.errors import TilewrightError, UnsupportedOperatorError
@@ -50,7 +50,7 @@ def partitioned(
     for line in lines:
         logger.warning("runs in PyTorch: %s", line)
         PassContext.current().remark(f"runs in PyTorch: {line}", "missed")
-    support = _Support(frozenset(node.name for node in unsupported))
+    support = _Support(frozenset(node.name for node in (*unsupported, *_sizes(graph.graph))))
     partitioner = CapabilityBasedPartitioner(graph, support, allows_single_node_partition=True)
     inputs = [node for node in graph.graph.nodes if node.op == "placeholder"]
     names = {inputs[number].name for number in static}
@@ -109,6 +109,19 @@ class _Support(OperatorSupportBase):  # type: ignore[misc]
 
     def is_node_supported(self, submodules: Mapping[str, torch.nn.Module], node: fx.Node) -> bool:
         return node.op == "call_function" and node.name not in self._unsupported
+
+
+def _sizes(graph: fx.Graph) -> list[fx.Node]:
+    """Return the nodes that compute numbers from sizes of the inputs: they come first, and need no kernel."""
+    known = {node for node in graph.nodes if node.op == "placeholder"}
+    found: list[fx.Node] = []
+    for node in graph.nodes:
+        is_number = isinstance(node.meta.get("val"), (int, float, torch.SymInt, torch.SymFloat))
+        reads_data = overload_name(node.target) in NUMBERS
+        if node.op == "call_function" and is_number and not reads_data and known.issuperset(node.all_input_nodes):
+            known.add(node)
+            found.append(node)
+    return found
 
 
 def _unsupported(graph: fx.Graph) -> list[fx.Node]:

@@ -108,6 +108,36 @@ def test_what_is_not_supported_runs_in_pytorch_and_is_logged(caplog: pytest.LogC
     assert "test_compile.py" in messages[0]
 
 
+def test_sizes_beside_what_runs_in_pytorch_need_no_build(builds: list[Any]) -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return torch.special.airy_ai(x.sin()).expand(x.shape[0] * 2, *x.shape)
+
+    x = torch.randn(4, 4)
+    assert_close(compile_(function, dynamic=True)(x), function(x))
+    assert len(builds) == 1
+
+
+def test_a_part_takes_a_size_that_was_computed_before() -> None:
+    def function(x: torch.Tensor, n: int) -> torch.Tensor:
+        y = torch.special.airy_ai(torch.ones(3) * 2)
+        return torch.special.airy_ai(y.repeat(n * 2 + 1).cos()) + torch.arange(n * 6 + 3)
+
+    for n in 2, 4:
+        x = torch.randn(5)
+        assert_close(compile_(function, dynamic=True)(x, n), function(x, n))
+
+
+def test_views_between_what_runs_in_pytorch_agree() -> None:
+    def function(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        y = torch.special.airy_ai(x.exp()[1:].t())
+        z = torch.special.airy_ai((y * 2).t()[: x.shape[0] - 2])
+        return y[1:], z.t(), (z + 1).t(), x[x.shape[0] - 1]
+
+    x = torch.randn(5, 4)
+    for dynamic in False, True:
+        assert_close(compile_(function, dynamic=dynamic)(x), function(x))
+
+
 def test_without_fallback_one_error_names_all_overloads() -> None:
     def function(x: torch.Tensor) -> torch.Tensor:
         return torch.igamma(x, x) + torch.special.airy_ai(x)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import sympy
@@ -26,10 +26,11 @@ from tilewright.graphir.frontend.runtime_sizes import as_number
 from tilewright.graphir.frontend.torch.decompositions import export_table
 from tilewright.graphir.frontend.torch.importer import Importer, check_overloads
 from tilewright.graphir.frontend.torch.node import with_shape
+from tilewright.graphir.frontend.torch.sizes import find_roots
 from tilewright.graphir.frontend.torch.tensors import stored_type
 from tilewright.graphir.keys import INITIAL_STATE, RESULTS, STATE
 from tilewright.graphir.module import IRModule
-from tilewright.graphir.runtime_sizes import fresh_symbol, with_bound_sizes
+from tilewright.graphir.runtime_sizes import with_bound_sizes
 from tilewright.graphir.types import TensorType
 from tilewright.tensorir.dtype import INT64
 from tilewright.tensorir.errors import InputError, UnsupportedOperatorError
@@ -82,7 +83,7 @@ class _Exported:
         self.importer = Importer()
         self.values: dict[fx.Node, Any] = {}
         self.params: list[Var] = []
-        self.roots: dict[Any, Symbol] = {}
+        self.roots: Mapping[Any, Symbol] = {}
         self.limited: set[Any] = set()
 
     def module(self) -> IRModule:
@@ -126,17 +127,7 @@ class _Exported:
         shapes = [node.meta["val"].shape for node in nodes if isinstance(node.meta.get("val"), torch.Tensor)]
         formulas = [size.node.expr for shape in shapes for size in shape if isinstance(size, torch.SymInt)]
         known = {found for found in formulas if isinstance(found, sympy.Symbol)}
-        for formula in formulas:
-            unknown = formula.free_symbols - known
-            if len(unknown) != 1:
-                continue
-            (name,) = unknown
-            factor, rest = formula.coeff(name), formula.subs(name, 0)
-            if not (factor.is_Integer and factor > 0 and rest.is_Integer):
-                raise UnsupportedOperatorError(f"a dimension {formula}, from which {name} does not follow")
-            self.roots[formula] = root = fresh_symbol("size")
-            self.importer.sizes.bind(str(name), simplify((root - int(rest)) // int(factor)))
-            known.add(name)
+        self.roots = find_roots(self.importer.sizes, formulas, known)
 
     def _user_input(self, node: fx.Node, spec: InputSpec) -> None:
         value = node.meta.get("val")

@@ -15,6 +15,7 @@ from tilewright.graphir.expr import Expr, Function, Tuple, Var
 from tilewright.graphir.frontend.runtime_sizes import as_number
 from tilewright.graphir.frontend.torch.importer import Importer, output_nodes
 from tilewright.graphir.frontend.torch.node import with_shape
+from tilewright.graphir.frontend.torch.sizes import find_roots
 from tilewright.graphir.frontend.torch.tensors import stored_type
 from tilewright.graphir.module import IRModule
 from tilewright.graphir.op import get_operator
@@ -74,7 +75,10 @@ def from_graph(graph: fx.Graph, known: Mapping[int, torch.Tensor] | None = None)
     known = known or {}
     taken = _Inputs(importer, [node for number, node in enumerate(placeholders) if number not in known])
     values: dict[fx.Node, Any] = {}
-    for number, node in enumerate(placeholders):
+    # Sizes first: dimensions of tensors may be formulas of them.
+    for number, node in sorted(
+        enumerate(placeholders), key=lambda each: isinstance(each[1].meta.get("val"), torch.Tensor)
+    ):
         values[node] = importer.constant(known[number]) if number in known else taken.value(number, node)
     nodes = output_nodes(graph)
     made = importer.convert(graph, values)
@@ -129,7 +133,14 @@ class _Inputs:
         self.numbers: list[int] = []
         used = [node.meta.get("val") for node in placeholders if node.users]
         shapes = [value.shape for value in used if isinstance(value, torch.Tensor)]
-        self.alone = {_formula(size) for shape in shapes for size in shape}
+        formulas = [formula for shape in shapes for size in shape if (formula := _formula(size)) is not None]
+        self.alone = {formula for formula in formulas if isinstance(formula, sympy.Symbol)}
+        every = [node.meta.get("val") for node in placeholders]
+        numbers = [value.node.expr for value in every if isinstance(value, torch.SymInt)]
+        known = self.alone.union(number for number in numbers if isinstance(number, sympy.Symbol))
+        #: The symbols of dimensions, and of numbers, with a formula from which a symbol follows.
+        self.roots = find_roots(importer.sizes, [*formulas, *numbers], known)
+        self.of_tensors = set(formulas)
 
     def value(self, number: int, node: fx.Node) -> Expr | None:
         """Return the value of an input, which becomes a parameter if the graph needs it."""
@@ -139,12 +150,16 @@ class _Inputs:
             if isinstance(formula, sympy.Symbol) and formula not in self.alone:
                 param = self._param(number, node, TensorType((), INT64))
                 self.importer.bind_number(value, param)
+            elif formula in self.roots and formula not in self.of_tensors:
+                self.importer.bound[self.roots[formula]] = self._param(number, node, TensorType((), INT64))
             return None
         if not isinstance(value, torch.Tensor) or not node.users:
             return None
         claimed = [self.importer.sizes.dim(size) for size in value.shape]
         shape: list[Dim] = [
-            dim if isinstance(_formula(size), (sympy.Symbol, type(None))) else fresh_symbol()
+            dim
+            if isinstance(_formula(size), (sympy.Symbol, type(None)))
+            else self.roots.get(_formula(size), fresh_symbol())
             for size, dim in zip(value.shape, claimed, strict=True)
         ]
         param = self._param(number, node, stored_type(value, shape))

@@ -49,7 +49,7 @@ _ASSERTIONS = frozenset(
     )
 )
 #: Overloads whose result is a number that sizes are computed from.
-_NUMBERS = frozenset(("aten._local_scalar_dense.default", "aten.item.default"))
+NUMBERS = frozenset(("aten._local_scalar_dense.default", "aten.item.default"))
 
 
 @functools.cache
@@ -221,7 +221,7 @@ class Importer:
         name = overload_name(node.target)
         if name in _ASSERTIONS:
             return None
-        if name in _NUMBERS:
+        if name in NUMBERS:
             return self._number(node, scope)
         if node.target is operator.getitem and _has_tensor(value):
             sequence, index = node.args
