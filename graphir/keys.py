@@ -8,7 +8,18 @@ from __future__ import annotations
 
 from tilewright.tensorir.keys import KIND
 
-__all__ = ["IN_PLACE", "KIND", "PRIMITIVE", "RESULTS", "ROW_PADDING", "SEGMENT", "SIZES", "SYMBOLS"]
+__all__ = [
+    "INITIAL_STATE",
+    "IN_PLACE",
+    "KIND",
+    "PRIMITIVE",
+    "RESULTS",
+    "ROW_PADDING",
+    "SEGMENT",
+    "SIZES",
+    "STATE",
+    "SYMBOLS",
+]
 
 #: Whether a function is a group of operators that becomes one kernel. Set by ``FuseOps``.
 PRIMITIVE = "Primitive"
@@ -25,6 +36,12 @@ SIZES = "sizes"
 
 #: On a model's ``main``: the names of its results, in order.
 RESULTS = "results"
+
+#: On a model's ``main``: the names of inputs that are state. Their new values are the last results.
+STATE = "State"
+
+#: The name of the function of a module that returns the values of the state before the first call.
+INITIAL_STATE = "initial_state"
 
 #: On a model's ``main``: the names of symbolic dimensions whose sizes it takes, whether or not its inputs have them.
 SYMBOLS = "Symbols"

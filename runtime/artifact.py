@@ -104,6 +104,7 @@ def save(built: BuiltModel, path: str | os.PathLike[str], graph: bool) -> None:
         },
     }
     constants = [constant for function in functions for constant in function.constants]
+    data["state"] = [[name, arrays.array(value)] for name, value in built.state.items()]
     data["graph"] = StoredGraph.of(built, constants, graph).encode(arrays)
     with replacing(Path(path)) as file:
         pack(file.write, _MAGIC, data, arrays.arrays)
@@ -142,6 +143,7 @@ class Artifact:
         signature: signature of the model.
         functions: its functions; one, unless sizes become known while the model runs.
         stored: its graph, with the settings and the target of the build.
+        state: the values of inputs that are state before the first call, by name.
     """
 
     path: Path
@@ -151,6 +153,7 @@ class Artifact:
     signature: Signature
     functions: list[StoredFunction]
     stored: StoredGraph
+    state: Mapping[str, Array]
     _interfaces: list[tuple[Type, list[Claim]]]
     _wiring: Wiring | None
 
@@ -206,6 +209,7 @@ class Artifact:
             Signature(inputs, decode_type(data["result"]), data["result_names"]),
             [decode_function(each["image"], arrays) for each in data["functions"]],
             StoredGraph.decode(data["graph"], arrays),
+            {name: arrays.array(place) for name, place in data.get("state", ())},
             interfaces,
             wiring,
         )
@@ -262,7 +266,7 @@ class Artifact:
             ]
         except CodegenError as error:
             raise ArtifactError(f"{self.path}: {error}") from error
-        return BuiltModel(source, target, settings, {}, self.signature, functions, self._wiring)
+        return BuiltModel(source, target, settings, {}, self.signature, functions, self._wiring, self.state)
 
 
 def _content(path: Path) -> Array:

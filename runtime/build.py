@@ -35,6 +35,7 @@ from tilewright.runtime.frames import with_frame_memory
 from tilewright.runtime.interpreters import check_interpreter
 from tilewright.runtime.model_interface import arguments_of, check_result, signature_of
 from tilewright.runtime.progress import building
+from tilewright.runtime.state import without_state
 from tilewright.runtime.steps import Place, Wiring
 from tilewright.tensorir.errors import ArgumentTypeError, InputError, PassError
 from tilewright.tensorir.nesting import check_extent
@@ -143,6 +144,7 @@ def _build(
     target = Target(Target.current() if target is None else target)
     if params:
         mod = bind_params(mod, params)
+    mod, state = without_state(mod)
     if isinstance(mod["main"], Function):
         # Check this before any pass, whose errors would be about internals of the model.
         arguments_of(mod["main"], partial=True)
@@ -153,7 +155,9 @@ def _build(
     settings = BuildSettings.of(PassContext.current())
     if not binds_sizes(mod):
         compiled, function = compile_function(mod, target, after, behind)
-        built = BuiltModel(GivenSource(mod, [mod]), target, settings, after, signature_of(function), [compiled])
+        built = BuiltModel(
+            GivenSource(mod, [mod]), target, settings, after, signature_of(function), [compiled], state=state
+        )
     else:
         typed = InferType()(mod)["main"]
         assert isinstance(typed, Function)
@@ -163,7 +167,7 @@ def _build(
         segments = [compile_function(part, target, after, behind)[0] for part in parts]
         places = [Place(segment.args, segment.results, segment.sizes) for segment in pieces.segments]
         wiring = Wiring(places, pieces.results)
-        built = BuiltModel(GivenSource(mod, parts), target, settings, after, signature, segments, wiring)
+        built = BuiltModel(GivenSource(mod, parts), target, settings, after, signature, segments, wiring, state)
     return Executable(built.step(), built)
 
 

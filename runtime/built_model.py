@@ -8,7 +8,9 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
+
+import numpy as np
 
 from tilewright.graphir.dims import Dim
 from tilewright.graphir.module import IRModule
@@ -146,6 +148,7 @@ class BuiltModel:
         signature: signature of the model.
         segments: functions of the model; one, unless sizes become known only while the model runs.
         wiring: connects the segments, if there are several.
+        state: the values of inputs that are state before the first call, by name.
     """
 
     source: Source
@@ -155,6 +158,7 @@ class BuiltModel:
     signature: Signature
     segments: Sequence[CompiledFunction]
     wiring: Wiring | None = None
+    state: Mapping[str, np.ndarray[Any, Any]] = dataclasses.field(default_factory=dict)
 
     @property
     def module(self) -> IRModule:

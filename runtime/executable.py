@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tilewright.graphir.printer_graph import Constants
 from tilewright.passes.environment import PROFILE
 from tilewright.runtime.built_model import BuiltModel
 from tilewright.runtime.interpreters import check_interpreter
+from tilewright.runtime.state import ModelState
 from tilewright.runtime.steps import Step, Steps
 from tilewright.tensorir.errors import ArgumentTypeError, ArgumentValueError, ArtifactError, ExecutionError, InputError
 
@@ -26,7 +28,8 @@ class Executable:
 
     Call it with one array for each input, by position or by name; it returns one array, or a tuple if the model's
     function does. Inputs are NumPy arrays or arrays of any library that supports DLPack. They are never written to;
-    views that are not contiguous are copied first. Several threads may call one executable at the same time.
+    views that are not contiguous are copied first. Several threads may call one executable at the same time; calls of
+    one with :attr:`state` take turns.
 
     A model for another machine can be shown and exported; calling it raises an ExecutionError.
 
@@ -43,6 +46,7 @@ class Executable:
         self._built = built
         self._stages = built.stages()
         self._num_threads = built.target.num_threads
+        self._state = ModelState(built.state, built.signature) if built.state else None
 
     def __call__(self, /, *args: Any, convert: bool = False, **named: Any) -> Any:
         """Run the model.
@@ -55,9 +59,40 @@ class Executable:
             InputError: an input does not fit the signature (also a ``TypeError`` and a ``ValueError``).
             ExecutionError: the model computed a negative size for one of its tensors, or there is not enough memory.
         """
-        signature = self.signature
+        signature, state = self.signature, self._state
+        if state is not None and state.is_left_out(args, named, signature):
+
+            def run(values: Mapping[str, Any]) -> Sequence[Any]:
+                return self._run(*signature.check(signature.arrange(args, {**named, **values}), convert))
+
+            return state.call(run)
         inputs, sizes = signature.check(signature.arrange(args, named), convert)
         return signature.restructure(self._run(inputs, sizes))
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """The state of the model by the names of inputs, such as buffers that a PyTorch program changes: arrays that
+        a call reads and changes in place, unless it gives the inputs itself. Write to them to begin anew. Empty for a
+        model without state."""
+        return {} if self._state is None else dict(self._state.values)
+
+    def _arranged(self, args: Sequence[Any], named: Mapping[str, Any]) -> Sequence[Any]:
+        """Return the inputs of a call, with the state if it leaves that out."""
+        state = self._state
+        if state is not None and state.is_left_out(args, named, self.signature):
+            named = {**named, **state.values}
+        return self.signature.arrange(args, named)
+
+    @property
+    def at_addresses(self) -> Callable[[Sequence[int], tuple[int, ...]], list[Any]] | None:
+        """The function that runs the model on inputs that are given by the addresses of their elements, and on the
+        sizes of :attr:`Signature.symbols`; it returns the flat results. The caller makes sure that the inputs fit the
+        signature, are contiguous and aligned, and stay alive. It is for callers that know their inputs, such as
+        compiled graphs of PyTorch: it saves most of a call's overhead.
+
+        None where a call is more than that: the model reads sizes from its data, is no machine code, or is recorded.
+        """
+        return self._run.at_addresses if isinstance(self._run, Step) else None
 
     def profile(self, /, *args: Any, repeat: int = 20, convert: bool = False, **named: Any) -> Profile:
         """Measure the kernels of a call: time, arithmetic and bytes compared with the machine's limits, threads, and
@@ -80,7 +115,7 @@ class Executable:
         """
         from tilewright.runtime.observe.profile.measure import profile
 
-        inputs, sizes = self.signature.check(self.signature.arrange(args, named), convert)
+        inputs, sizes = self.signature.check(self._arranged(args, named), convert)
         return profile(self._built, self._step, inputs, sizes, repeat)
 
     @property
@@ -133,7 +168,7 @@ class Executable:
             return explain(self._built, {}, None)
         try:
             drawn = {} if given else example_inputs(self._built)
-            _, sizes = self.signature.check(self.signature.arrange(args, named or drawn), convert)
+            _, sizes = self.signature.check(self._arranged(args, named or drawn), convert)
             known = {symbol.name: size for symbol, size in zip(self.signature.symbols, sizes, strict=True)}
             profile = self.profile(*args, repeat=repeat, convert=convert, **(named or drawn)) if measure else None
         except (InputError, ExecutionError) as error:

@@ -25,17 +25,19 @@ def contiguous(constant: Array) -> Array:
 
 
 #: Packs all values that an entry point takes into bytes: inputs, outputs, the address of the arena and the sizes.
-Packer = Callable[[Sequence[Array], Sequence[Array], int, Sequence[int]], bytes]
+Packer = Callable[[Sequence[Any], Sequence[Array], int, Sequence[int]], bytes]
 
 
-def packer(num_inputs: int, constants: Sequence[int], num_outputs: int, num_sizes: int) -> Packer:
+def packer(
+    num_inputs: int, constants: Sequence[int], num_outputs: int, num_sizes: int, addresses: bool = False
+) -> Packer:
     """Compile a packer for these numbers of values, in the order inputs, constants (given by their addresses), outputs,
-    arena, sizes.
+    arena, sizes. With ``addresses`` the inputs are given by theirs.
 
     It is compiled from a line of Python for exactly these numbers, as packing is a large part of the time of a small
     model's call. The constants, of which large models have hundreds, are packed once.
     """
-    given = [f"address(inputs[{number}])" for number in range(num_inputs)]
+    given = [f"inputs[{number}]" if addresses else f"address(inputs[{number}])" for number in range(num_inputs)]
     made = [f"address(outputs[{number}])" for number in range(num_outputs)]
     made += ["arena", *(f"sizes[{number}]" for number in range(num_sizes))]
     if constants:
@@ -63,7 +65,7 @@ class MachineCodeRunner:
         owner: an object that keeps the machine code alive.
     """
 
-    __slots__ = ("_addresses", "_constants", "_entry", "_num_values", "_owner", "_pack", "_threads")
+    __slots__ = ("_addresses", "_constants", "_entry", "_num_values", "_owner", "_pack", "_pack_addresses", "_threads")
 
     def __init__(self, address: int, constants: Sequence[Array], num_values: int, owner: object) -> None:
         self._entry: Callable[[bytes], None] = ctypes.CFUNCTYPE(None, ctypes.c_char_p)(address)
@@ -71,6 +73,7 @@ class MachineCodeRunner:
         self._addresses = [data_address(constant) for constant in self._constants]
         self._num_values = num_values
         self._pack: Packer | None = None
+        self._pack_addresses: Packer | None = None
         self._owner = owner
         self._threads: int | None = None
 
@@ -88,9 +91,30 @@ class MachineCodeRunner:
     ) -> None:
         pack = self._pack
         if pack is None:
-            assert len(inputs) + len(self._addresses) + len(outputs) + 1 + len(sizes) == self._num_values
-            pack = self._pack = packer(len(inputs), self._addresses, len(outputs), len(sizes))
-        packed = pack(inputs, outputs, arena[0], sizes)
+            pack = self._pack = self._packer(inputs, outputs, sizes)
+        self._enter(pack(inputs, outputs, arena[0], sizes))
+
+    def at_addresses(
+        self,
+        inputs: Sequence[int],
+        outputs: Sequence[Array],
+        arena: tuple[int, Array],
+        arena_bytes: int,
+        sizes: Sequence[int],
+    ) -> None:
+        """Run the code on inputs that are given by the addresses of their elements."""
+        pack = self._pack_addresses
+        if pack is None:
+            pack = self._pack_addresses = self._packer(inputs, outputs, sizes, addresses=True)
+        self._enter(pack(inputs, outputs, arena[0], sizes))
+
+    def _packer(
+        self, inputs: Sequence[Any], outputs: Sequence[Array], sizes: Sequence[int], addresses: bool = False
+    ) -> Packer:
+        assert len(inputs) + len(self._addresses) + len(outputs) + 1 + len(sizes) == self._num_values
+        return packer(len(inputs), self._addresses, len(outputs), len(sizes), addresses)
+
+    def _enter(self, packed: bytes) -> None:
         if self._threads is not None:
             with limited_calls(self._threads), parallel_lock():
                 self._entry(packed)
@@ -109,6 +133,11 @@ class CheckedRunner(MachineCodeRunner):
     def __call__(self, *args: Any) -> None:
         with reported_accesses():
             super().__call__(*args)
+
+    def at_addresses(self, *args: Any) -> None:
+        """Run the code as :meth:`MachineCodeRunner.at_addresses`, and check its accesses."""
+        with reported_accesses():
+            super().at_addresses(*args)
 
 
 def runner_of(modules: Iterable[CompiledModule], *args: Any) -> MachineCodeRunner:

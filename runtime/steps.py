@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -77,6 +78,16 @@ class Step:
             InputError: two sizes differ that the model assumes to be equal.
             ExecutionError: there is not enough memory.
         """
+        return self._called(self._run, inputs, sizes)
+
+    @property
+    def at_addresses(self) -> Callable[[Sequence[int], tuple[int, ...]], list[Array]] | None:
+        """The function that runs the step on inputs that are given by the addresses of their elements; None if the
+        step is no machine code. The caller checks the inputs and keeps them alive. It raises what a call raises."""
+        run = getattr(self._run, "at_addresses", None)
+        return None if run is None else functools.partial(self._called, run)
+
+    def _called(self, run: Callable[..., None], inputs: Sequence[Any], sizes: tuple[int, ...]) -> list[Array]:
         known = self._shapes.get(sizes)
         if known is None:
             known = self._remember(sizes)
@@ -92,7 +103,7 @@ class Step:
                 f"{error}"
             ) from None
         try:
-            self._run(inputs, outputs, block, arena_bytes, sizes)
+            run(inputs, outputs, block, arena_bytes, sizes)
         finally:
             self._arenas.give_back(block)
         return outputs

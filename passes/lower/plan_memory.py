@@ -31,6 +31,7 @@ from tilewright.graphir.parts import excess
 from tilewright.passes.base import ModulePass
 from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import module_pass
+from tilewright.passes.lower.ended_loops import loop_while
 from tilewright.passes.lower.linearize import (
     Branch,
     Copy,
@@ -348,14 +349,14 @@ class _Emitter:
         return made
 
     def _loop(self, loop: CountedLoop) -> Stmt:
-        var = Var("iteration")
-        body = self._sequence(loop.body)
-        if loop.alive is not None:
-            alive = self._load(loop.alive).not_equal(0)
-            body = IfThenElse(alive, sequence(self._sequence(loop.check), IfThenElse(alive, body)))
-        body = sequence(self._store(loop.counter, var), body)
-        run = For(var, as_expr(0), self._load(loop.trip_count), "serial", body)
-        return run if loop.alive is None else sequence(self._store(loop.alive, const(1, "int64")), run)
+        body, count = self._sequence(loop.body), self._load(loop.trip_count)
+        if loop.alive is None:
+            var = Var("iteration")
+            return For(var, as_expr(0), count, "serial", sequence(self._store(loop.counter, var), body))
+        alive = self._load(loop.alive).not_equal(0)
+        asked = sequence(self._sequence(loop.check), IfThenElse(alive, body))
+        run = loop_while(alive, count, lambda number: sequence(self._store(loop.counter, number), asked))
+        return sequence(self._store(loop.alive, const(1, "int64")), run)
 
     def _buffer(self, value: Value) -> Buffer:
         buffers = {"input": self.inputs, "constant": self.constants, "output": self.outputs}

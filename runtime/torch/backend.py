@@ -13,7 +13,6 @@ from typing import Any
 import torch
 from torch import fx
 from torch._dynamo.backends.common import aot_autograd
-from torch._functorch.aot_autograd import make_boxed_func
 
 from tilewright.graphir.frontend.torch.decompositions import compile_table
 from tilewright.runtime.torch.compiled import CompiledGraph
@@ -69,11 +68,11 @@ def backend(
     chosen = _options(mode, options or {})
 
     def forward(inner: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
-        return make_boxed_func(compiled(inner, chosen))  # type: ignore[no-any-return]
+        return compiled(inner, chosen)
 
     def inference(inner: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
         static = _static_inputs(inner) if chosen.freeze else ()
-        return make_boxed_func(compiled(inner, chosen, static))  # type: ignore[no-any-return]
+        return compiled(inner, chosen, static)
 
     wrapped = aot_autograd(
         fw_compiler=forward,
@@ -85,7 +84,7 @@ def backend(
 
 
 def compiled(graph: fx.GraphModule, options: Options, static: Sequence[int] = ()) -> Callable[..., Any]:
-    """Return a function of the inputs of a functional graph that returns its outputs.
+    """Return a function of the sequence of the inputs of a functional graph that returns its outputs.
 
     Args:
         graph: the graph.

@@ -12,25 +12,28 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch._functorch.aot_autograd import make_boxed_func
 from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from torch.fx.passes.operator_support import OperatorSupportBase
 
 from tilewright.graphir.expr import Var
-from tilewright.graphir.frontend.torch.importer import Importer, lines_of, overload_name
+from tilewright.graphir.frontend.torch.control_flow import attribute
+from tilewright.graphir.frontend.torch.importer import NUMBERS, Importer, lines_of, overload_name
 from tilewright.graphir.frontend.torch.tensors import stored_type
+from tilewright.passes.context import PassContext
 from tilewright.tensorir.errors import TilewrightError, UnsupportedOperatorError
 
 logger = logging.getLogger("tilewright.torch")
 
-#: Compiles a graph, of whose inputs some are parameters.
+#: Compiles a graph, of whose inputs some are parameters, to a function of the sequence of its inputs.
 Compile = Callable[[fx.GraphModule, Sequence[int]], Callable[..., Any]]
 
 
 def partitioned(
     graph: fx.GraphModule, static: Sequence[int], compile_part: Compile, fallback: bool
 ) -> Callable[..., Any]:
-    """Return a function that computes a graph: as a whole, or in parts between nodes that run in PyTorch, each of which
-    is logged.
+    """Return a function that computes a graph from the sequence of its inputs: as a whole, or in parts between nodes
+    that run in PyTorch, each of which is logged, and a remark of the current context.
 
     Raises:
         UnsupportedOperatorError: some nodes are not supported, and there is no ``fallback``; the message names all.
@@ -46,7 +49,8 @@ def partitioned(
         raise UnsupportedOperatorError(f"not supported: {'; '.join(lines)}")
     for line in lines:
         logger.warning("runs in PyTorch: %s", line)
-    support = _Support(frozenset(node.name for node in unsupported))
+        PassContext.current().remark(f"runs in PyTorch: {line}", "missed")
+    support = _Support(frozenset(node.name for node in (*unsupported, *_sizes(graph.graph))))
     partitioner = CapabilityBasedPartitioner(graph, support, allows_single_node_partition=True)
     inputs = [node for node in graph.graph.nodes if node.op == "placeholder"]
     names = {inputs[number].name for number in static}
@@ -54,10 +58,11 @@ def partitioned(
     for node in list(cut.graph.nodes):
         if node.op == "call_module":
             part = cut.get_submodule(str(node.target))
+            _take_attributes(node, part)
             frozen = [n for n, arg in enumerate(node.args) if isinstance(arg, fx.Node) and arg.name in names]
             _replace(cut, str(node.target), _Part(compile_part(part, frozen)))
     cut.recompile()
-    return cut.forward  # type: ignore[no-any-return]
+    return make_boxed_func(cut.forward)  # type: ignore[no-any-return]
 
 
 class _Part(torch.nn.Module):  # type: ignore[misc]
@@ -68,8 +73,27 @@ class _Part(torch.nn.Module):  # type: ignore[misc]
         self.function = function
 
     def forward(self, *args: Any) -> Any:
-        results = self.function(*args)
+        results = self.function(args)
         return results[0] if len(results) == 1 else tuple(results)
+
+
+def _take_attributes(call: fx.Node, part: fx.GraphModule) -> None:
+    """Give a part the attributes of the graph that it takes as inputs: they are constants, and graphs."""
+    inputs = [node for node in part.graph.nodes if node.op == "placeholder"]
+    given: list[Any] = []
+    for placeholder, value in zip(inputs, call.args, strict=True):
+        if not isinstance(value, fx.Node) or value.op != "get_attr":
+            given.append(value)
+            continue
+        name = f"_taken_{len(given)}_{placeholder.name}"
+        setattr(part, name, attribute(value))
+        with part.graph.inserting_after(placeholder):
+            own = part.graph.get_attr(name)
+        own.meta.update(value.meta)
+        placeholder.replace_all_uses_with(own)
+        part.graph.erase_node(placeholder)
+    call.args = tuple(given)
+    part.recompile()
 
 
 def _replace(graph: fx.GraphModule, name: str, module: torch.nn.Module) -> None:
@@ -85,6 +109,19 @@ class _Support(OperatorSupportBase):  # type: ignore[misc]
 
     def is_node_supported(self, submodules: Mapping[str, torch.nn.Module], node: fx.Node) -> bool:
         return node.op == "call_function" and node.name not in self._unsupported
+
+
+def _sizes(graph: fx.Graph) -> list[fx.Node]:
+    """Return the nodes that compute numbers from sizes of the inputs: they come first, and need no kernel."""
+    known = {node for node in graph.nodes if node.op == "placeholder"}
+    found: list[fx.Node] = []
+    for node in graph.nodes:
+        is_number = isinstance(node.meta.get("val"), (int, float, torch.SymInt, torch.SymFloat))
+        reads_data = overload_name(node.target) in NUMBERS
+        if node.op == "call_function" and is_number and not reads_data and known.issuperset(node.all_input_nodes):
+            known.add(node)
+            found.append(node)
+    return found
 
 
 def _unsupported(graph: fx.Graph) -> list[fx.Node]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -12,39 +11,12 @@ import pytest
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: make torch")
 
 from tests.torch import networks  # noqa: E402
+from tests.torch.compiling import assert_close, causes, compile_  # noqa: E402
 from tilewright.runtime import torch as runtime_torch  # noqa: E402
 from tilewright.runtime.torch import compiled  # noqa: E402
 from tilewright.tensorir.errors import InputError, UnsupportedOperatorError  # noqa: E402
 
-
-@pytest.fixture(autouse=True)
-def _fresh() -> Iterator[None]:
-    torch.manual_seed(0)
-    torch._dynamo.reset()
-    yield
-    torch._dynamo.reset()
-
-
-@pytest.fixture
-def builds(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """The modules that are built from now on."""
-    found: list[Any] = []
-    original = compiled.build
-
-    def counted(mod: Any, *args: Any, **options: Any) -> Any:
-        found.append(mod)
-        return original(mod, *args, **options)
-
-    monkeypatch.setattr(compiled, "build", counted)
-    return found
-
-
-def compile_(function: Any, **options: Any) -> Any:
-    return torch.compile(function, backend="tilewright", fullgraph=True, **options)
-
-
-def assert_close(found: Any, expected: Any) -> None:
-    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5, check_stride=True)
+pytestmark = pytest.mark.usefixtures("fresh")
 
 
 def test_pytorch_lists_the_backend() -> None:
@@ -136,21 +108,49 @@ def test_what_is_not_supported_runs_in_pytorch_and_is_logged(caplog: pytest.LogC
     assert "test_compile.py" in messages[0]
 
 
+def test_sizes_beside_what_runs_in_pytorch_need_no_build(builds: list[Any]) -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return torch.special.airy_ai(x.sin()).expand(x.shape[0] * 2, *x.shape)
+
+    x = torch.randn(4, 4)
+    assert_close(compile_(function, dynamic=True)(x), function(x))
+    assert len(builds) == 1
+
+
+def test_a_part_takes_a_size_that_was_computed_before() -> None:
+    def function(x: torch.Tensor, n: int) -> torch.Tensor:
+        y = torch.special.airy_ai(torch.ones(3) * 2)
+        return torch.special.airy_ai(y.repeat(n * 2 + 1).cos()) + torch.arange(n * 6 + 3)
+
+    for n in 2, 4:
+        x = torch.randn(5)
+        assert_close(compile_(function, dynamic=True)(x, n), function(x, n))
+
+
+def test_views_between_what_runs_in_pytorch_agree() -> None:
+    def function(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        y = torch.special.airy_ai(x.exp()[1:].t())
+        z = torch.special.airy_ai((y * 2).t()[: x.shape[0] - 2])
+        return y[1:], z.t(), (z + 1).t(), x[x.shape[0] - 1]
+
+    x = torch.randn(5, 4)
+    for dynamic in False, True:
+        assert_close(compile_(function, dynamic=dynamic)(x), function(x))
+
+
 def test_without_fallback_one_error_names_all_overloads() -> None:
     def function(x: torch.Tensor) -> torch.Tensor:
         return torch.igamma(x, x) + torch.special.airy_ai(x)
 
     with pytest.raises(Exception, match=r"aten\.igamma\.default.*aten\.special_airy_ai\.default") as caught:
         compile_(function, options={"fallback": False})(torch.ones(2))
-    errors = [caught.value, caught.value.__cause__, getattr(caught.value, "inner_exception", None)]
-    assert any(isinstance(error, UnsupportedOperatorError) for error in errors)
+    assert any(isinstance(error, UnsupportedOperatorError) for error in causes(caught.value))
 
 
 def test_an_unknown_option_is_an_error() -> None:
     with pytest.raises(Exception, match="options: expected fallback, freeze, opt_level, found speed") as caught:
         compile_(torch.sin, options={"speed": 1})(torch.ones(2))
-    errors = [caught.value, caught.value.__cause__, getattr(caught.value, "inner_exception", None)]
-    assert any(isinstance(error, InputError) for error in errors)
+    assert any(isinstance(error, InputError) for error in causes(caught.value))
 
 
 def test_inputs_that_are_changed_or_share_memory_agree() -> None:

@@ -196,3 +196,20 @@ def test_a_second_converter_of_an_overload_is_refused() -> None:
 def test_nodes_are_named_in_the_module_by_their_overloads() -> None:
     text = str(imported(lambda x: torch.relu(x) + 1, torch.randn(2)))
     assert "aten.relu.default 'relu'" in text
+
+
+def test_tensors_go_in_and_results_go_out_by_dlpack_without_copies() -> None:
+    model = tw.build(imported(lambda x: x * 2, torch.ones(64)))
+    addresses: list[int] = []
+    run = model._run
+
+    def recorded(inputs: Any, sizes: Any) -> Any:
+        addresses.extend(array.__array_interface__["data"][0] for array in inputs)
+        return run(inputs, sizes)
+
+    model._run = recorded
+    x = torch.ones(64)
+    found = model(x)
+    assert addresses == [x.data_ptr()]
+    assert torch.from_dlpack(found).data_ptr() == found.__array_interface__["data"][0]
+    assert torch.equal(torch.from_dlpack(found), x * 2)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import sympy
@@ -26,10 +26,11 @@ from tilewright.graphir.frontend.runtime_sizes import as_number
 from tilewright.graphir.frontend.torch.decompositions import export_table
 from tilewright.graphir.frontend.torch.importer import Importer, check_overloads
 from tilewright.graphir.frontend.torch.node import with_shape
+from tilewright.graphir.frontend.torch.sizes import find_roots
 from tilewright.graphir.frontend.torch.tensors import stored_type
-from tilewright.graphir.keys import RESULTS
+from tilewright.graphir.keys import INITIAL_STATE, RESULTS, STATE
 from tilewright.graphir.module import IRModule
-from tilewright.graphir.runtime_sizes import fresh_symbol, with_bound_sizes
+from tilewright.graphir.runtime_sizes import with_bound_sizes
 from tilewright.graphir.types import TensorType
 from tilewright.tensorir.dtype import INT64
 from tilewright.tensorir.errors import InputError, UnsupportedOperatorError
@@ -49,6 +50,7 @@ def from_exported(program: ExportedProgram) -> IRModule:
 
     Parameters and buffers become constants that share their memory. A buffer that the program changes is state: an
     input behind the others, named as the buffer with ``_`` for ``.``, whose new value is a result behind the others.
+    An executable keeps it (:attr:`Executable.state`), so that calls give and take neither.
     Nested inputs and results are flat, in PyTorch's order; results that are None are left out. The attribute
     ``results`` of ``main`` names the results by their places: ``logits``, ``cache_0_key``.
 
@@ -81,7 +83,7 @@ class _Exported:
         self.importer = Importer()
         self.values: dict[fx.Node, Any] = {}
         self.params: list[Var] = []
-        self.roots: dict[Any, Symbol] = {}
+        self.roots: Mapping[Any, Symbol] = {}
         self.limited: set[Any] = set()
 
     def module(self) -> IRModule:
@@ -98,13 +100,19 @@ class _Exported:
                 self.values[node] = self.importer.constant(self._tensor(spec))
             elif (node, spec) not in state:
                 raise UnsupportedOperatorError(f"input {node.name!r}: a {spec.kind.name} is not supported")
-        for node, spec in state:
-            self._param(node, str(spec.target).replace(".", "_"))
+        known = [(str(spec.target), str(spec.target).replace(".", "_"), self._tensor(spec)) for _, spec in state]
+        for (node, _), (_, name, _) in zip(state, known, strict=True):
+            self._param(node, name)
         outputs = self.importer.convert(self.program.graph, self.values)
-        names, results = self._results(outputs, signature.output_specs)
+        names, results = self._results(outputs, signature.output_specs, [target for target, _, _ in known])
         results = with_bound_sizes(results, self.importer.bound, self.params)
         body = results[0] if len(results) == 1 else Tuple(results)
-        return IRModule.from_expr(Function(self.params, body, attrs={RESULTS: tuple(names)}))
+        main = Function(self.params, body, attrs={RESULTS: tuple(names)})
+        if not known:
+            return IRModule.from_expr(main)
+        main = main.with_attr(STATE, tuple(name for _, name, _ in known))
+        initial = Function([], Tuple([self.importer.constant(tensor) for _, _, tensor in known]))
+        return IRModule({"main": main, INITIAL_STATE: initial})
 
     def _tensor(self, spec: InputSpec) -> torch.Tensor:
         found = self.program.state_dict.get(spec.target, self.program.constants.get(spec.target))
@@ -119,17 +127,7 @@ class _Exported:
         shapes = [node.meta["val"].shape for node in nodes if isinstance(node.meta.get("val"), torch.Tensor)]
         formulas = [size.node.expr for shape in shapes for size in shape if isinstance(size, torch.SymInt)]
         known = {found for found in formulas if isinstance(found, sympy.Symbol)}
-        for formula in formulas:
-            unknown = formula.free_symbols - known
-            if len(unknown) != 1:
-                continue
-            (name,) = unknown
-            factor, rest = formula.coeff(name), formula.subs(name, 0)
-            if not (factor.is_Integer and factor > 0 and rest.is_Integer):
-                raise UnsupportedOperatorError(f"a dimension {formula}, from which {name} does not follow")
-            self.roots[formula] = root = fresh_symbol("size")
-            self.importer.sizes.bind(str(name), simplify((root - int(rest)) // int(factor)))
-            known.add(name)
+        self.roots = find_roots(self.importer.sizes, formulas, known)
 
     def _user_input(self, node: fx.Node, spec: InputSpec) -> None:
         value = node.meta.get("val")
@@ -138,7 +136,7 @@ class _Exported:
         elif isinstance(spec.arg, SymIntArgument) and isinstance(value, torch.SymInt):
             param = Var(node.name, TensorType((), INT64))
             self.params.append(param)
-            self.importer.bind_number(str(value.node.expr), param)
+            self.importer.bind_number(value, param)
         elif not isinstance(spec.arg, ConstantArgument):
             raise UnsupportedOperatorError(f"input {node.name!r}: expected a tensor or an integer, found {spec.arg}")
 
@@ -170,21 +168,29 @@ class _Exported:
 
     # Results.
 
-    def _results(self, outputs: Sequence[Any], specs: Sequence[OutputSpec]) -> tuple[list[str], list[Expr]]:
-        """Return the names and the values of the program's results, and then those of its state."""
+    def _results(
+        self, outputs: Sequence[Any], specs: Sequence[OutputSpec], state: Sequence[str]
+    ) -> tuple[list[str], list[Expr]]:
+        """Return the names and the values of the program's results, of its inputs that it changes, and then those of
+        its state, in the order of ``state``."""
         places = iter(_paths(self.program))
         users: list[tuple[str, Expr]] = []
-        states: list[tuple[str, Expr]] = []
+        changed: list[tuple[str, Expr]] = []
+        states: dict[str, tuple[str, Expr]] = {}
         for value, spec in zip(outputs, specs, strict=True):
             if spec.kind is OutputKind.USER_OUTPUT:
                 place = next(places)
                 if value is not None and not isinstance(spec.arg, ConstantArgument):
                     users.append((place, value if isinstance(value, Expr) else as_number(value)))
             elif spec.kind in (*_MUTATIONS, OutputKind.USER_INPUT_MUTATION):
-                states.append((f"{str(spec.target).replace('.', '_')}_changed", value))
+                result = f"{str(spec.target).replace('.', '_')}_changed", value
+                if spec.kind in _MUTATIONS:
+                    states[str(spec.target)] = result
+                else:
+                    changed.append(result)
             else:
                 raise UnsupportedOperatorError(f"a result that is a {spec.kind.name} is not supported")
-        found = users + states
+        found = users + changed + [states[target] for target in state]
         return [name for name, _ in found], [value for _, value in found]
 
 

@@ -13,10 +13,12 @@ from torch import fx
 from tilewright.graphir.dims import Dim
 from tilewright.graphir.expr import Expr, Function, Tuple, Var
 from tilewright.graphir.frontend.runtime_sizes import as_number
-from tilewright.graphir.frontend.torch.importer import Importer
+from tilewright.graphir.frontend.torch.importer import Importer, output_nodes
 from tilewright.graphir.frontend.torch.node import with_shape
+from tilewright.graphir.frontend.torch.sizes import find_roots
 from tilewright.graphir.frontend.torch.tensors import stored_type
 from tilewright.graphir.module import IRModule
+from tilewright.graphir.op import get_operator
 from tilewright.graphir.runtime_sizes import fresh_symbol, with_bound_sizes
 from tilewright.graphir.types import TensorType
 from tilewright.tensorir.dtype import INT64
@@ -31,11 +33,13 @@ class Output:
             ``constant``, such as None.
         number: the number of the input or of the result.
         value: the constant.
+        order: the order of the axes of a result in memory, which is that of the module's result; None: as they are.
     """
 
     kind: Literal["input", "result", "number", "constant"]
     number: int = 0
     value: Any = None
+    order: tuple[int, ...] | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,11 +50,13 @@ class ImportedGraph:
         module: its ``main`` computes the graph's results; None if there are none to compute.
         inputs: the numbers of the graph's inputs that ``main`` takes, in order.
         outputs: where the graph's outputs come from.
+        dtypes: the element types of the graph's inputs that are tensors, by their numbers; others are sizes.
     """
 
     module: IRModule | None
     inputs: tuple[int, ...]
     outputs: tuple[Output, ...]
+    dtypes: Mapping[int, torch.dtype]
 
 
 def from_graph(graph: fx.Graph, known: Mapping[int, torch.Tensor] | None = None) -> ImportedGraph:
@@ -69,10 +75,12 @@ def from_graph(graph: fx.Graph, known: Mapping[int, torch.Tensor] | None = None)
     known = known or {}
     taken = _Inputs(importer, [node for number, node in enumerate(placeholders) if number not in known])
     values: dict[fx.Node, Any] = {}
-    for number, node in enumerate(placeholders):
+    # Sizes first: dimensions of tensors may be formulas of them.
+    for number, node in sorted(
+        enumerate(placeholders), key=lambda each: isinstance(each[1].meta.get("val"), torch.Tensor)
+    ):
         values[node] = importer.constant(known[number]) if number in known else taken.value(number, node)
-    (output,) = (node for node in graph.nodes if node.op == "output")
-    nodes: Sequence[Any] = output.args[0] if isinstance(output.args[0], (list, tuple)) else output.args
+    nodes = output_nodes(graph)
     made = importer.convert(graph, values)
     outputs: list[Output] = []
     results: dict[Expr, int] = {}
@@ -80,17 +88,40 @@ def from_graph(graph: fx.Graph, known: Mapping[int, torch.Tensor] | None = None)
         if isinstance(node, fx.Node) and node in numbers:
             outputs.append(Output("input", numbers[node]))
         elif isinstance(value, Expr):
-            outputs.append(Output("result", results.setdefault(value, len(results))))
+            order = memory_order(node.meta["val"]) if isinstance(node, fx.Node) else None
+            ordered = value if order is None else _ordered(value, order)
+            outputs.append(Output("result", results.setdefault(ordered, len(results)), order=order))
         elif isinstance(node, fx.Node) and isinstance(node.meta.get("val"), torch.SymInt):
             outputs.append(Output("number", results.setdefault(as_number(value), len(results))))
         else:
             outputs.append(Output("constant", value=value))
     if not results:
-        return ImportedGraph(None, (), tuple(outputs))
+        return ImportedGraph(None, (), tuple(outputs), {})
     bodies = with_bound_sizes(list(results), importer.bound, taken.params)
-    return ImportedGraph(
-        IRModule.from_expr(Function(taken.params, Tuple(bodies))), tuple(taken.numbers), tuple(outputs)
-    )
+    module = IRModule.from_expr(Function(taken.params, Tuple(bodies)))
+    known_values = {number: node.meta.get("val") for number, node in enumerate(placeholders)}
+    dtypes = {number: value.dtype for number, value in known_values.items() if isinstance(value, torch.Tensor)}
+    return ImportedGraph(module, tuple(taken.numbers), tuple(outputs), dtypes)
+
+
+def memory_order(value: torch.Tensor) -> tuple[int, ...] | None:
+    """Return the order of the axes of a tensor in memory, slowest first, if that is not row-major order."""
+    if value.is_contiguous():
+        return None
+    order = tuple(sorted(range(value.ndim), key=lambda axis: -_hint(value.stride(axis))))
+    return None if order == tuple(range(value.ndim)) else order
+
+
+def _hint(stride: int | torch.SymInt) -> int:
+    return int(stride.node.hint) if isinstance(stride, torch.SymInt) else int(stride)
+
+
+def _ordered(value: Expr, order: Sequence[int]) -> Expr:
+    """Return a result with its axes in that order; the axis of the parts of complex numbers stays the last."""
+    assert isinstance(value.type, TensorType)
+    found = get_operator("transpose")(value, axes=(*order, *range(len(order), value.type.ndim)))
+    object.__setattr__(found, "span", value.span)
+    return found
 
 
 class _Inputs:
@@ -100,8 +131,16 @@ class _Inputs:
         self.importer = importer
         self.params: list[Var] = []
         self.numbers: list[int] = []
-        shapes = [node.meta["val"].shape for node in placeholders if isinstance(node.meta.get("val"), torch.Tensor)]
-        self.alone = {_formula(size) for shape in shapes for size in shape}
+        used = [node.meta.get("val") for node in placeholders if node.users]
+        shapes = [value.shape for value in used if isinstance(value, torch.Tensor)]
+        formulas = [formula for shape in shapes for size in shape if (formula := _formula(size)) is not None]
+        self.alone = {formula for formula in formulas if isinstance(formula, sympy.Symbol)}
+        every = [node.meta.get("val") for node in placeholders]
+        numbers = [value.node.expr for value in every if isinstance(value, torch.SymInt)]
+        known = self.alone.union(number for number in numbers if isinstance(number, sympy.Symbol))
+        #: The symbols of dimensions, and of numbers, with a formula from which a symbol follows.
+        self.roots = find_roots(importer.sizes, [*formulas, *numbers], known)
+        self.of_tensors = set(formulas)
 
     def value(self, number: int, node: fx.Node) -> Expr | None:
         """Return the value of an input, which becomes a parameter if the graph needs it."""
@@ -110,13 +149,17 @@ class _Inputs:
             formula = value.node.expr
             if isinstance(formula, sympy.Symbol) and formula not in self.alone:
                 param = self._param(number, node, TensorType((), INT64))
-                self.importer.bind_number(str(formula), param)
+                self.importer.bind_number(value, param)
+            elif formula in self.roots and formula not in self.of_tensors:
+                self.importer.bound[self.roots[formula]] = self._param(number, node, TensorType((), INT64))
             return None
         if not isinstance(value, torch.Tensor) or not node.users:
             return None
         claimed = [self.importer.sizes.dim(size) for size in value.shape]
         shape: list[Dim] = [
-            dim if isinstance(_formula(size), (sympy.Symbol, type(None))) else fresh_symbol()
+            dim
+            if isinstance(_formula(size), (sympy.Symbol, type(None)))
+            else self.roots.get(_formula(size), fresh_symbol())
             for size, dim in zip(value.shape, claimed, strict=True)
         ]
         param = self._param(number, node, stored_type(value, shape))

@@ -8,15 +8,26 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import fx
+from torch._subclasses.fake_tensor import unset_fake_temporarily
 
-from tilewright.graphir.expr import Constant, Expr, TupleGetItem, Var
+from tilewright.graphir.dims import simplify
+from tilewright.graphir.expr import Constant, Expr, TupleGetItem, Var, const
 from tilewright.graphir.frontend.runtime_sizes import RuntimeSizes
+from tilewright.graphir.frontend.torch.control_flow import (
+    attribute,
+    convert_control_flow,
+    is_control_flow,
+    subgraphs,
+)
 from tilewright.graphir.frontend.torch.node import Node, shape_of, with_shape
 from tilewright.graphir.frontend.torch.registry import Converter, find_converter
 from tilewright.graphir.frontend.torch.sizes import Sizes
 from tilewright.graphir.frontend.torch.tensors import as_array, element_type, stored_type
+from tilewright.graphir.op import get_operator
+from tilewright.graphir.ops.calls import subtract
 from tilewright.graphir.runtime_sizes import bound_at
 from tilewright.graphir.types import TensorType, TupleType
 from tilewright.graphir.visitor import post_order
@@ -38,7 +49,7 @@ _ASSERTIONS = frozenset(
     )
 )
 #: Overloads whose result is a number that sizes are computed from.
-_NUMBERS = frozenset(("aten._local_scalar_dense.default", "aten.item.default"))
+NUMBERS = frozenset(("aten._local_scalar_dense.default", "aten.item.default"))
 
 
 @functools.cache
@@ -56,12 +67,28 @@ def overload_name(target: Any) -> str:
 
 def place_of(node: fx.Node) -> str:
     """Return the line of the program that a node comes from: the innermost one outside of PyTorch; empty if unknown."""
+    line = _own_line(node)
+    return "" if line is None else f"{line[0]}, line {line[1]}: {line[2].strip()}"
+
+
+def span_of(node: fx.Node) -> str:
+    """Return what remarks, profiles and errors of calls say of where an expression comes from: the node, and the file
+    and the line of the program."""
+    line = _own_line(node)
+    return label_of(node) if line is None else f"{label_of(node)} at {line[0]}:{line[1]}"
+
+
+def _own_line(node: fx.Node) -> tuple[str, str, str] | None:
     lines = re.findall(r'File "([^"]+)", line (\d+), in [^\n]*\n?([^\n]*)', node.meta.get("stack_trace") or "")
-    own = [line for line in lines if "site-packages/torch/" not in line[0].replace("\\", "/")]
-    if not own:
-        return ""
-    file, number, source = own[-1]
-    return f"{file}, line {number}: {source.strip()}"
+    # PyTorch generates the code of graphs that are arguments of operators: <eval_with_key>.
+    own = [line for line in lines if "site-packages/torch/" not in line[0].replace("\\", "/") and line[0][0] != "<"]
+    return own[-1] if own else None
+
+
+def output_nodes(graph: fx.Graph) -> Sequence[Any]:
+    """Return the outputs of a functional graph: nodes, and constants such as None."""
+    (output,) = (node for node in graph.nodes if node.op == "output")
+    return output.args[0] if isinstance(output.args[0], (list, tuple)) else output.args
 
 
 def label_of(node: fx.Node) -> str:
@@ -70,9 +97,12 @@ def label_of(node: fx.Node) -> str:
 
 
 def is_supported(node: fx.Node) -> bool:
-    """Return whether there is a converter for what a node calls, or none is needed."""
+    """Return whether there is a converter for what a node calls, or none is needed; graphs that are arguments of the
+    node count apart."""
     if node.op != "call_function" or node.target is operator.getitem or not _has_tensor(node.meta.get("val")):
         return bool(node.op != "call_module")
+    if is_control_flow(node):
+        return True
     return find_converter(overload_name(node.target), has_complex(node)) is not None
 
 
@@ -101,9 +131,13 @@ def check_overloads(graph: fx.Graph) -> None:
     """
     load_converters()
     missing: dict[str, list[fx.Node]] = {}
-    for node in graph.nodes:
-        if not is_supported(node):
-            missing.setdefault(overload_name(node.target), []).append(node)
+    waiting = [graph]
+    while waiting:
+        for node in waiting.pop().nodes:
+            if not is_supported(node):
+                missing.setdefault(overload_name(node.target), []).append(node)
+            elif is_control_flow(node):
+                waiting += subgraphs(node)
     if missing:
         raise UnsupportedOperatorError(f"no converter for {'; '.join(lines_of(missing))}")
 
@@ -141,7 +175,8 @@ class Importer:
         Raises:
             UnsupportedOperatorError: the tensor is sparse, quantized, of an unsupported type, or on another device.
         """
-        array = as_array(tensor)
+        with unset_fake_temporarily():  # PyTorch compiles in a mode that refuses tensors with elements
+            array = as_array(tensor)
         key = (tensor.data_ptr(), tuple(tensor.shape), tensor.stride(), tensor.dtype)
         if array.size == 0:
             return Constant(array)
@@ -158,7 +193,7 @@ class Importer:
         scope: dict[fx.Node, Value] = dict(values)
         for node in graph.nodes:
             if node.op == "output":
-                return self._argument(node.args[0], scope)
+                return self.argument(node.args[0], scope)
             if node in scope or node.op == "placeholder":
                 continue
             scope[node] = self.convert_node(node, scope)
@@ -178,9 +213,7 @@ class Importer:
             raise
 
     def _attribute(self, node: fx.Node) -> Value:
-        found: Any = node.graph.owning_module
-        for part in str(node.target).split("."):
-            found = getattr(found, part)
+        found = attribute(node)
         return self.constant(found) if isinstance(found, torch.Tensor) else found
 
     def _call(self, node: fx.Node, scope: Mapping[fx.Node, Value]) -> Value:
@@ -188,7 +221,7 @@ class Importer:
         name = overload_name(node.target)
         if name in _ASSERTIONS:
             return None
-        if name in _NUMBERS:
+        if name in NUMBERS:
             return self._number(node, scope)
         if node.target is operator.getitem and _has_tensor(value):
             sequence, index = node.args
@@ -196,6 +229,8 @@ class Importer:
             return scope[sequence][index]
         if not _has_tensor(value):
             return None  # a number that is computed from sizes: its users read its formula
+        if is_control_flow(node):
+            return self._settle(node, convert_control_flow(self, node, scope), value)
         of_complex = has_complex(node)
         converter = find_converter(name, of_complex)
         if converter is None:
@@ -210,26 +245,44 @@ class Importer:
         results = _parts(made) if isinstance(seen.value, (list, tuple)) else [made]
         if isinstance(made, Expr) and len(results) == 1:
             results = [made]
-        self._learn(node, results)
-        values = seen.value if isinstance(seen.value, (list, tuple)) else [seen.value]
-        settled = [self._settled(seen, part, value) for part, value in zip(results, values, strict=False)]
-        self._place([part for part in settled if part is not None], seen.label)
-        return settled if isinstance(seen.value, (list, tuple)) else settled[0]
+        return self._settle(node, results, seen.value)
 
-    def _settled(self, node: Node, made: Any, value: Any) -> Value:
+    def subgraph(self, node: fx.Node, values: Sequence[Value]) -> list[Value]:
+        """Convert a graph that is an argument of a node, for these values of its inputs; return its results."""
+        graph = attribute(node).graph
+        placeholders = [each for each in graph.nodes if each.op == "placeholder"]
+        made = self.convert(graph, dict(zip(placeholders, values, strict=True)))
+        return list(made) if isinstance(made, (list, tuple)) else [made]
+
+    def stored_type(self, value: torch.Tensor) -> TensorType:
+        """Return the type of a tensor of which PyTorch knows ``value``."""
+        return stored_type(value, [self.sizes.dim(size) for size in value.shape])
+
+    def _settle(self, node: fx.Node, results: Sequence[Any], value: Any) -> Value:
+        """Return results in the shapes that PyTorch gives them, with the place that they come from."""
+        self._learn(node, results)
+        values = value if isinstance(value, (list, tuple)) else [value]
+        label = label_of(node)
+        settled = [self._settled(label, part, each) for part, each in zip(results, values, strict=False)]
+        self._place([part for part in settled if part is not None], span_of(node))
+        return settled if isinstance(value, (list, tuple)) else settled[0]
+
+    def _settled(self, label: str, made: Any, value: Any) -> Value:
         """Return a result in the shape that PyTorch gives it, which a call checks where it cannot be proved."""
         if made is None or not isinstance(value, torch.Tensor):
             return None
-        found, expected = made.type, stored_type(value, [self.sizes.dim(size) for size in value.shape])
+        found, expected = made.type, self.stored_type(value)
         assert isinstance(found, TensorType)
         dtype, wanted = expected.dtype, expected.shape
         if found.dtype is not dtype or found.ndim != len(wanted) or any(map(_differ, found.shape, wanted)):
-            raise VerifyError(f"{node.label}: expected {expected}, the converter made {found}")
+            raise VerifyError(f"{label}: expected {expected}, the converter made {found}")
         return with_shape(made, wanted)
 
     def _learn(self, node: fx.Node, results: Sequence[Any]) -> None:
         """Bind the symbols that stand for sizes of a result that depend on data."""
+        renamed = _renamings(node.meta.get("val"))
         for symbol, path in (node.meta.get("unbacked_bindings") or {}).items():
+            symbol = renamed.get(symbol, symbol)
             number = path[0].idx if len(path) == 2 and hasattr(path[0], "idx") else 0
             place = getattr(path[-1], "idx", None)
             if place is not None and isinstance(results[number], Expr):
@@ -240,38 +293,53 @@ class Importer:
         (tensor,) = self._arguments(node, scope)[:1]
         value = node.meta["val"]
         if isinstance(value, torch.SymInt):
-            self.bind_number(str(value.node.expr), tensor)
+            self.bind_number(value, tensor)
         return tensor
 
-    def bind_number(self, name: str, number: Expr) -> None:
-        """State that the symbol ``name`` is a number of the graph: an int64 scalar."""
+    def bind_number(self, value: torch.SymInt, number: Expr) -> None:
+        """State that a symbol is a number of the graph: an int64 scalar."""
+        if _may_be_negative(value):  # a size is not: the number is the difference of two sizes
+            zero = const(np.array(0, np.int64))
+            maximum = get_operator("maximum")
+            above, below = maximum(number, zero), maximum(subtract(zero, number), zero)
+            self.sizes.bind(str(value.node.expr), simplify(self._bound(above) - self._bound(below)))
+        else:
+            self.sizes.bind(str(value.node.expr), self._bound(number))
+
+    def _bound(self, number: Expr) -> Symbol:
+        """Return a symbolic dimension that is a number of the graph, which is not negative."""
         dim, scalar = self._runtime_sizes.dim(number)
         self.bound[dim] = scalar
-        self.sizes.bind(name, dim)
+        return dim
 
     # Arguments.
 
     def _arguments(self, node: fx.Node, scope: Mapping[fx.Node, Value]) -> list[Any]:
         """Return the arguments of a node in the order of its schema, with defaults."""
-        given = [self._argument(argument, scope) for argument in node.args]
+        given = [self.argument(argument, scope) for argument in node.args]
         schema = getattr(node.target, "_schema", None)
         if schema is None:
-            return [*given, *(self._argument(argument, scope) for argument in node.kwargs.values())]
+            return [*given, *(self.argument(argument, scope) for argument in node.kwargs.values())]
         for argument in schema.arguments[len(given) :]:
             if argument.name in node.kwargs:
-                given.append(self._argument(node.kwargs[argument.name], scope))
+                given.append(self.argument(node.kwargs[argument.name], scope))
             else:
-                given.append(self._argument(argument.default_value, scope) if argument.has_default_value() else None)
+                given.append(self.argument(argument.default_value, scope) if argument.has_default_value() else None)
         return given
 
-    def _argument(self, argument: Any, scope: Mapping[fx.Node, Value]) -> Any:
+    def argument(self, argument: Any, scope: Mapping[fx.Node, Value]) -> Any:
+        """Return an argument of a node: an expression for a tensor, a dimension for a size, plain data as it is.
+
+        Raises:
+            UnsupportedOperatorError: its type, or its formula, is not supported.
+        """
         if isinstance(argument, fx.Node):
             value = argument.meta.get("val")
             if isinstance(scope.get(argument), Expr) and not isinstance(value, (torch.SymInt, int)):
                 return scope[argument]
-            return scope.get(argument) if _has_tensor(value) or value is None else self._argument(value, scope)
+            return scope.get(argument) if _has_tensor(value) or value is None else self.argument(value, scope)
         if isinstance(argument, (list, tuple)):
-            return [self._argument(item, scope) for item in argument]
+            return [self.argument(item, scope) for item in argument]
         if isinstance(argument, torch.SymInt):
             return self.sizes.dim(argument)
         if isinstance(argument, torch.SymFloat):
@@ -281,7 +349,7 @@ class Importer:
         if isinstance(argument, torch.Tensor):
             return self.constant(argument)
         if isinstance(argument, torch.SymBool):
-            raise UnsupportedOperatorError(f"a condition {argument} on sizes is not supported")
+            return self.sizes.condition(argument)
         return argument
 
     def _place(self, results: Sequence[Expr], label: str) -> None:
@@ -293,6 +361,21 @@ class Importer:
                 self.bound.setdefault(*bound)
             if expr.span is None and not isinstance(expr, (Var, Constant)):
                 object.__setattr__(expr, "span", label)
+
+
+def _may_be_negative(value: torch.SymInt) -> bool:
+    """Return whether nothing that PyTorch found out excludes that a number is negative."""
+    found = value.node.shape_env.var_to_range.get(value.node.expr)
+    return found is None or bool(found.lower < 0)
+
+
+def _renamings(value: Any) -> Mapping[Any, Any]:
+    """Return the names under which PyTorch knows the sizes of a value that it found again, tracing a second time."""
+    if isinstance(value, (list, tuple)):
+        return next(filter(None, map(_renamings, value)), {})
+    sizes = value.shape if isinstance(value, torch.Tensor) else (value,)
+    environments = (size.node.shape_env for size in sizes if isinstance(size, torch.SymInt))
+    return next((environment.unbacked_renamings for environment in environments), {})
 
 
 def _differ(found: Any, wanted: Any) -> bool:

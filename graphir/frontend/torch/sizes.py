@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import sympy
@@ -15,8 +15,10 @@ from tilewright.graphir.expr import Expr, const
 from tilewright.graphir.frontend.runtime_sizes import as_number
 from tilewright.graphir.op import get_operator
 from tilewright.graphir.ops.calls import add, cast, divide, multiply
+from tilewright.graphir.runtime_sizes import fresh_symbol
 from tilewright.tensorir.dtype import FLOAT64
 from tilewright.tensorir.errors import UnsupportedOperatorError
+from tilewright.tensorir.expr import Var as Symbol
 from tilewright.tensorir.expr import as_expr, maximum, minimum
 
 
@@ -48,6 +50,25 @@ class Sizes:
             UnsupportedOperatorError: its formula has an unknown function.
         """
         return self._float(value.node.expr)
+
+    def condition(self, value: torch.SymBool) -> Expr:
+        """Return a condition on sizes as a bool scalar of the graph.
+
+        Raises:
+            UnsupportedOperatorError: its formula has an unknown function.
+        """
+        return self._condition(value.node.expr)
+
+    def _condition(self, found: sympy.Basic) -> Expr:
+        name = type(found).__name__
+        if name in _CONNECTIVES:
+            make = get_operator(_CONNECTIVES[name])
+            parts = [self._condition(part) for part in found.args]
+            return make(*parts) if name == "Not" else functools.reduce(make, parts)
+        if name in _RELATIONS:
+            sides = [as_number(simplify(as_expr(self._integer(side)))) for side in found.args]
+            return get_operator(_RELATIONS[name])(*sides)
+        raise UnsupportedOperatorError(f"a condition {found} on sizes is not supported")
 
     def _integer(self, found: sympy.Basic) -> Any:
         """Return a formula as a Python integer or an integer expression."""
@@ -83,6 +104,37 @@ class Sizes:
         raise UnsupportedOperatorError(f"a number {found} that is computed from sizes is not supported")
 
 
+def find_roots(sizes: Sizes, formulas: Sequence[sympy.Basic], known: Iterable[sympy.Symbol]) -> dict[Any, Symbol]:
+    """Find the symbols that are no dimension by themselves, but only in formulas such as ``2*s0``: a dimension with
+    such a formula gets a symbol of its own, from which the others follow. They are bound in ``sizes``.
+
+    Args:
+        sizes: the sizes of the program.
+        formulas: those of the dimensions of its inputs.
+        known: the symbols that are dimensions or inputs.
+
+    Returns:
+        The symbols of such dimensions, by their formulas.
+
+    Raises:
+        UnsupportedOperatorError: a symbol does not follow from a formula.
+    """
+    found = set(known)
+    roots: dict[Any, Symbol] = {}
+    for formula in formulas:
+        unknown = formula.free_symbols - found
+        if len(unknown) != 1:
+            continue
+        (name,) = unknown
+        factor, rest = formula.coeff(name), formula.subs(name, 0)
+        if not (factor.is_Integer and factor > 0 and rest.is_Integer):
+            raise UnsupportedOperatorError(f"a dimension {formula}, from which {name} does not follow")
+        roots[formula] = root = fresh_symbol("size")
+        sizes.bind(str(name), simplify((root - int(rest)) // int(factor)))
+        found.add(name)
+    return roots
+
+
 #: Functions of two or more integers.
 _FUNCTIONS: dict[str, Callable[[Any, Any], Any]] = {
     "Add": operator.add,
@@ -95,3 +147,14 @@ _FUNCTIONS: dict[str, Callable[[Any, Any], Any]] = {
     "Max": lambda a, b: maximum(as_expr(a), b),
     "Min": lambda a, b: minimum(as_expr(a), b),
 }
+
+#: The operators of relations between integers, and those of conditions.
+_RELATIONS = {
+    "Equality": "equal",
+    "Unequality": "not_equal",
+    "GreaterThan": "greater_equal",
+    "LessThan": "less_equal",
+    "StrictGreaterThan": "greater",
+    "StrictLessThan": "less",
+}
+_CONNECTIVES = {"And": "logical_and", "Or": "logical_or", "Not": "logical_not"}

@@ -51,8 +51,17 @@ def stored_type(value: torch.Tensor, shape: Iterable[Dim]) -> TensorType:
     Raises:
         UnsupportedOperatorError: its element type has no name in the IR.
     """
-    part = _PARTS.get(value.dtype)
-    return TensorType(shape, element_type(value.dtype)) if part is None else TensorType([*shape, 2], part)
+    return TensorType([*shape, 2] if value.dtype in _PARTS else shape, part_type(value.dtype))
+
+
+def part_type(dtype: torch.dtype) -> DataType:
+    """Return the IR's name of an element type, for complex numbers that of their parts.
+
+    Raises:
+        UnsupportedOperatorError: it has none.
+    """
+    part = _PARTS.get(dtype)
+    return element_type(dtype) if part is None else part
 
 
 def torch_type(dtype: DataType) -> torch.dtype:
