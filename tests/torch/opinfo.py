@@ -1,23 +1,23 @@
 """Judge the import by PyTorch's own database of operators (OpInfo): ``python -m tests.torch.opinfo [names]``.
 
-For each entry with float32 on the processor its samples are traced to one functional graph of ATen overloads,
-converted, computed, and compared with PyTorch's results within the entry's own tolerances. The summary counts entries
-of which all samples pass, and lists the overloads without a converter by the number of entries that they keep from
-passing.
+For each entry its samples on the processor are traced to one functional graph of ATen overloads, converted, computed,
+and compared with PyTorch's results within the entry's own tolerances. The summary counts entries of which all samples
+pass, and lists the overloads without a converter by the number of entries that they keep from passing.
+
+    python -m tests.torch.opinfo --compile --json verdicts.json --seconds 60
+    python -m tests.torch.opinfo --compile --json verdicts.json             # goes on where that was
+    python -m tests.torch.opinfo --dtype bfloat16 --samples 3
 """
 
 from __future__ import annotations
 
 import argparse
-import collections
-import json
+import functools
+import itertools
 import re
 import sys
-import time
-import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,25 +28,20 @@ from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils import _pytree as pytree
 
 import tilewright as tw
+from tests.torch import judging
+from tests.torch.judging import NotTracedError, OutOfScopeError
 from tilewright import graphir as gi
 from tilewright.graphir.expr import Expr, Function, Tuple, Var
 from tilewright.graphir.frontend.torch.decompositions import export_table
 from tilewright.graphir.frontend.torch.importer import Importer, check_overloads
-from tilewright.graphir.frontend.torch.tensors import as_array, stored_type
+from tilewright.graphir.frontend.torch.tensors import as_array, as_tensor, stored_type
 from tilewright.graphir.runtime_sizes import with_bound_sizes
-from tilewright.tensorir.errors import TilewrightError
+from tilewright.graphir.structural import structural_equal, structural_hash
 
+#: Computes a function of arrays.
+Compute = Callable[[Function, Sequence[Any]], Any]
 
-class NotTracedError(Exception):
-    """PyTorch makes no single functional graph of a sample."""
-
-
-def samples_of(entry: Any, most: int) -> Iterator[Any]:
-    """Yield the first samples of an entry."""
-    for number, sample in enumerate(entry.sample_inputs("cpu", torch.float32, requires_grad=False)):
-        if number == most:
-            return
-        yield sample
+_table = functools.cache(export_table)
 
 
 def traced(function: Callable[..., Any], tensors: Sequence[torch.Tensor]) -> torch.fx.GraphModule:
@@ -61,7 +56,7 @@ def traced(function: Callable[..., Any], tensors: Sequence[torch.Tensor]) -> tor
         return tuple(pytree.tree_leaves(function(*own)))
 
     try:
-        return aot_export_joint_simple(flat, tuple(tensors), trace_joint=False, decompositions=export_table())
+        return aot_export_joint_simple(flat, tuple(tensors), trace_joint=False, decompositions=_table())
     except Exception as error:
         raise NotTracedError(f"{type(error).__name__}: {error}".splitlines()[0][:200]) from error
 
@@ -85,23 +80,43 @@ def converted(traced_graph: torch.fx.GraphModule) -> tuple[Function, list[int]]:
     return Function(params, Tuple(results)), places
 
 
-def computed(function: Function, arrays: Sequence[Any], compile: bool) -> Sequence[Any]:
-    """Return the results of a function: compiled, or by the operators' NumPy references."""
-    if compile:
-        found = tw.build(function)(*arrays)
-    else:
-        with np.errstate(all="ignore"):
-            found = gi.evaluate(function, *arrays)
-    return found if isinstance(found, tuple) else (found,)
+def by_reference(function: Function, arrays: Sequence[Any]) -> Any:
+    """Compute a function by the operators' NumPy references."""
+    with np.errstate(all="ignore"):
+        return gi.evaluate(function, *arrays)
 
 
-def tolerances(entry: Any) -> dict[str, float]:
-    """Return the greatest tolerances for float32 that an entry states; nothing if it states none."""
+class Compiled:
+    """Compiles functions and calls them; equal ones are built once.
+
+    Attributes:
+        opt_level: the optimization level; None: the default.
+        builds: how many functions were built.
+    """
+
+    def __init__(self, opt_level: int | None = None) -> None:
+        self.opt_level = opt_level
+        self.builds = 0
+        self._built: dict[int, list[tuple[Function, tw.Executable]]] = {}
+
+    def __call__(self, function: Function, arrays: Sequence[Any]) -> Any:
+        known = self._built.setdefault(structural_hash(function), [])
+        for other, executable in known:
+            if structural_equal(function, other):
+                return executable(*arrays)
+        executable = tw.build(function, opt_level=self.opt_level)
+        self.builds += 1
+        known.append((function, executable))
+        return executable(*arrays)
+
+
+def tolerances(entry: Any, dtype: torch.dtype) -> dict[str, float]:
+    """Return the greatest tolerances that an entry states for an element type; nothing if it states none."""
     found: list[Any] = []
     for decorator in entry.decorators or ():
         for each in getattr(decorator, "decorators", [decorator]):
-            if isinstance(each, toleranceOverride) and torch.float32 in each.d:
-                found.append(each.d[torch.float32])
+            if isinstance(each, toleranceOverride) and dtype in each.d:
+                found.append(each.d[dtype])
     if not found:
         return {}
     return {"rtol": max(each.rtol for each in found), "atol": max(each.atol for each in found)}
@@ -135,15 +150,10 @@ def _imported(run: Callable[..., Any], tensors: Sequence[torch.Tensor]) -> tuple
         return main, None
 
 
-def judge_sample(entry: Any, sample: Any, compile: bool) -> None:
-    """Compare one sample with PyTorch.
-
-    Raises:
-        NotTracedError, TilewrightError, AssertionError: as said.
-    """
+def as_function(entry: Any, sample: Any) -> tuple[Callable[..., Any], list[torch.Tensor]]:
+    """Return the operator as a function of the tensors of a sample, and these."""
     leaves, spec = pytree.tree_flatten((sample.input, sample.args, sample.kwargs))
     places = [number for number, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
-    tensors = [leaves[number].detach() for number in places]
 
     def run(*given: torch.Tensor) -> Any:
         filled = list(leaves)
@@ -152,37 +162,40 @@ def judge_sample(entry: Any, sample: Any, compile: bool) -> None:
         x, args, kwargs = pytree.tree_unflatten(filled, spec)
         return entry.op(x, *args, **kwargs)
 
+    return run, [leaves[number].detach() for number in places]
+
+
+def judge_sample(entry: Any, sample: Any, dtype: torch.dtype, compute: Compute) -> None:
+    """Compare one sample with PyTorch.
+
+    Raises:
+        NotTracedError, OutOfScopeError, TilewrightError, AssertionError: as said.
+    """
+    run, tensors = as_function(entry, sample)
     with torch.no_grad():
+        try:
+            expected, _ = pytree.tree_flatten(run(*[tensor.clone() for tensor in tensors]))
+        except Exception as error:
+            raise OutOfScopeError(f"{type(error).__name__}: {error}") from error
         function, numbers = _imported(run, [tensor.clone() for tensor in tensors])
-        expected, _ = pytree.tree_flatten(run(*[tensor.clone() for tensor in tensors]))
-        found = computed(function, [np.array(as_array(tensor), order="C") for tensor in tensors], compile)
+        found = compute(function, [np.array(as_array(tensor), order="C") for tensor in tensors])
         wanted = expected if numbers is None else [expected[number] for number in numbers]
-        for one, other in zip(found, wanted, strict=True):
-            array = torch.from_numpy(np.array(one)) if one.dtype.name != "bfloat16" else other
-            if isinstance(other, torch.Tensor) and other.is_complex():
-                array = torch.view_as_complex(array)
-            elif not isinstance(other, torch.Tensor):
-                array = array.item()
-            torch.testing.assert_close(array, other, equal_nan=True, check_stride=False, **tolerances(entry))
+        for one, other in zip(found if isinstance(found, tuple) else (found,), wanted, strict=True):
+            tensor = as_tensor(np.array(one))
+            if not isinstance(other, torch.Tensor):
+                assert tensor.item() == other, f"expected {other}, found {tensor.item()}"
+                continue
+            if other.is_complex():
+                tensor = torch.view_as_complex(tensor)
+            torch.testing.assert_close(tensor, other, equal_nan=True, check_stride=False, **tolerances(entry, dtype))
 
 
-def judge(entry: Any, most: int, compile: bool) -> tuple[str, str]:
-    """Return how an entry fares: ``passed``, ``not traced``, ``unsupported``, ``wrong`` or ``error``, and why."""
-    try:
-        for sample in samples_of(entry, most):
-            judge_sample(entry, sample, compile)
-    except NotTracedError as error:
-        return "not traced", str(error)
-    except NotImplementedError as error:
-        return "unsupported", str(error)
-    except AssertionError as error:
-        return "wrong", str(error)
-    except TilewrightError as error:
-        return "error", f"{type(error).__name__}: {error}"
-    except Exception as error:
-        place = traceback.extract_tb(error.__traceback__)[-1]
-        return "error", f"{type(error).__name__}: {error} ({Path(place.filename).name}:{place.lineno})"
-    return "passed", ""
+def cases(entry: Any, dtype: torch.dtype, most: int | None, compute: Compute) -> judging.Cases:
+    """Yield the cases of an entry: its first samples."""
+    torch.manual_seed(0)
+    samples: Iterator[Any] = entry.sample_inputs("cpu", dtype, requires_grad=False)
+    for sample in itertools.islice(samples, most):
+        yield functools.partial(judge_sample, entry, sample, dtype, compute)
 
 
 def name_of(entry: Any) -> str:
@@ -190,47 +203,30 @@ def name_of(entry: Any) -> str:
     return f"{entry.name}.{entry.variant_test_name}" if entry.variant_test_name else str(entry.name)
 
 
+def entries(dtype: torch.dtype) -> dict[str, Any]:
+    """Return the entries that have samples of an element type on the processor, by name."""
+    return {name_of(entry): entry for entry in op_db if dtype in entry.supported_dtypes("cpu")}
+
+
 def main() -> None:
     """Judge the entries and print the summary."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="*", help="entries to judge (default: all)")
-    parser.add_argument("--samples", type=int, default=1 << 30, help="judge so many samples of each entry at most")
+    parser = judging.arguments(__doc__)
+    parser.add_argument("--samples", type=int, help="judge so many samples of each entry at most")
+    parser.add_argument("--dtype", default="float32", help="the element type of the samples")
     parser.add_argument("--compile", action="store_true", help="compile, rather than use the NumPy references")
-    parser.add_argument("--json", type=Path, help="write the results there")
-    parser.add_argument("--part", default="0/1", help="judge every n-th entry: number/n")
-    options = parser.parse_args()
+    parser.add_argument("--opt-level", type=int, help="the optimization level of --compile")
+    options: argparse.Namespace = parser.parse_args()
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
-    results: dict[str, tuple[str, str]] = {}
-    number, parts = map(int, options.part.split("/"))
-    for entry in op_db[number::parts]:
-        name = name_of(entry)
-        if options.names and name not in options.names and entry.name not in options.names:
-            continue
-        if torch.float32 not in entry.supported_dtypes("cpu"):
-            results[name] = "no float32", ""
-            continue
-        start = time.perf_counter()
-        results[name] = judge(entry, options.samples, options.compile)
-        print(
-            f"{name}: {': '.join(filter(None, results[name]))[:300]} [{time.perf_counter() - start:.1f} s]", flush=True
-        )
-    if options.json:
-        options.json.write_text(json.dumps(results, indent=1))
-    summarize(results)
+    dtype: torch.dtype = getattr(torch, options.dtype)
 
+    def subject(entry: Any) -> judging.Cases:
+        compute = Compiled(options.opt_level) if options.compile else by_reference
+        return cases(entry, dtype, options.samples, compute)
 
-def summarize(results: dict[str, tuple[str, str]]) -> None:
-    """Print the counts of outcomes, and the missing overloads by the entries that need them."""
-    counts = collections.Counter(outcome for outcome, _ in results.values())
-    missing = collections.Counter(
-        overload
-        for outcome, reason in results.values()
-        if outcome == "unsupported"
-        for overload in re.findall(r"([\w.]+) \(nodes:", reason)
-    )
-    print(*(f"{overload}: {count}" for overload, count in missing.most_common()), sep="\n")
-    print(f"{len(results)} entries:", ", ".join(f"{count} {outcome}" for outcome, count in counts.most_common()))
+    found = entries(dtype)
+    subjects = {name: functools.partial(subject, entry) for name, entry in found.items()}
+    judging.run(options, subjects, {name: entry.name for name, entry in found.items()})
 
 
 if __name__ == "__main__":
