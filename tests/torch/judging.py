@@ -30,8 +30,12 @@ class OutOfScopeError(Exception):
     """PyTorch itself does not compute a case, or says that its result is undefined."""
 
 
+class FellBackError(Exception):
+    """A case passes, but parts of it ran in PyTorch."""
+
+
 #: Outcomes of cases, the worst first: that of a subject is the worst of its cases.
-OUTCOMES = ("wrong", "error", "unsupported", "not traced", "passed", "out of scope")
+OUTCOMES = ("wrong", "error", "unsupported", "not traced", "with fallback", "passed", "out of scope")
 #: Different reasons that are kept of each subject.
 MOST_REASONS = 8
 
@@ -69,7 +73,7 @@ class Verdict:
 
 def _kind(reason: str) -> str:
     """Return what is the same in reasons that are alike: their words."""
-    return re.sub(r"^(\w+|not traced): |[\d.+-]+(e[+-]?\d+)?|'\w+'", "", reason)[:160]
+    return re.sub(r"^[a-z ]+: |[\d.+-]+(e[+-]?\d+)?|'\w+'", "", reason)[:160]
 
 
 def outcome_of(case: Callable[[], None]) -> tuple[str, str]:
@@ -80,6 +84,8 @@ def outcome_of(case: Callable[[], None]) -> tuple[str, str]:
         return "not traced", str(error)
     except OutOfScopeError as error:
         return "out of scope", str(error)
+    except FellBackError as error:
+        return "with fallback", str(error)
     except AssertionError as error:
         return "wrong", str(error)
     except Exception as error:
