@@ -34,8 +34,21 @@ class FellBackError(Exception):
     """A case passes, but parts of it ran in PyTorch."""
 
 
+class SplitError(Exception):
+    """A case passes, but PyTorch makes several graphs of it."""
+
+
 #: Outcomes of cases, the worst first: that of a subject is the worst of its cases.
-OUTCOMES = ("wrong", "error", "unsupported", "not traced", "with fallback", "passed", "out of scope")
+OUTCOMES = (
+    "wrong",
+    "error",
+    "unsupported",
+    "not traced",
+    "with fallback",
+    "split by PyTorch",
+    "passed",
+    "out of scope",
+)
 #: Different reasons that are kept of each subject.
 MOST_REASONS = 8
 
@@ -86,6 +99,8 @@ def outcome_of(case: Callable[[], None]) -> tuple[str, str]:
         return "out of scope", str(error)
     except FellBackError as error:
         return "with fallback", str(error)
+    except SplitError as error:
+        return "split by PyTorch", str(error)
     except AssertionError as error:
         return "wrong", str(error)
     except Exception as error:

@@ -94,7 +94,7 @@ def judge_input(info: Any, given: Any, training: bool, fallbacks: Fallbacks) -> 
     """Compare a module with PyTorch for one input.
 
     Raises:
-        OutOfScopeError, NotTracedError, FellBackError, AssertionError, TilewrightError: as said.
+        OutOfScopeError, SplitError, FellBackError, AssertionError, TilewrightError: as said.
     """
     torch.manual_seed(0)
     module = info.module_cls(*given.constructor_input.args, **given.constructor_input.kwargs).train(training)
@@ -108,14 +108,25 @@ def judge_input(info: Any, given: Any, training: bool, fallbacks: Fallbacks) -> 
     except Exception as error:
         raise judging.OutOfScopeError(f"{type(error).__name__}: {error}") from error
     torch._dynamo.reset()
-    compiled = torch.compile(other, backend="tilewright", fullgraph=True, dynamic=False)
-    try:
-        found = step(compiled, other, args, kwargs, gradients=True)
-    except torch._dynamo.exc.Unsupported as error:
-        raise judging.NotTracedError(str(error).splitlines()[0]) from None
+    found, split = _compiled_step(other, args, kwargs)
     for one, wanted, what in zip(found, expected, ("results", "buffers", "gradients"), strict=True):
         compare(one, wanted, what)
     fallbacks.check()
+    if split:
+        raise judging.SplitError(split)
+
+
+def _compiled_step(module: torch.nn.Module, args: Any, kwargs: Any) -> tuple[Any, str]:
+    """Do a step with a compiled module, as one graph if PyTorch makes one; return what it returns, and why PyTorch
+    splits the graph, if it does."""
+    kept = copy.deepcopy(module.state_dict())
+    try:
+        whole = torch.compile(module, backend="tilewright", fullgraph=True, dynamic=False)
+        return step(whole, module, args, kwargs, gradients=True), ""
+    except (torch._dynamo.exc.Unsupported, torch._dynamo.exc.UserError) as error:
+        module.load_state_dict(kept)
+        parts = torch.compile(module, backend="tilewright", dynamic=False)
+        return step(parts, module, args, kwargs, gradients=True), str(error).splitlines()[0]
 
 
 def _copied(values: Any) -> Any:
@@ -145,6 +156,7 @@ def main() -> None:
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
+    torch._logging.set_logs(dynamo=logging.ERROR)
     torch._dynamo.config.allow_rnn = True  # otherwise PyTorch runs recurrent networks itself
     fallbacks = Fallbacks()
     subjects = {info.name: functools.partial(cases, info, options.samples, fallbacks) for info in module_db}
