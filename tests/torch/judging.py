@@ -38,12 +38,17 @@ class SplitError(Exception):
     """A case passes, but PyTorch makes several graphs of it."""
 
 
+class CloserError(Exception):
+    """A result differs from PyTorch's because it is closer to the exact one."""
+
+
 #: Outcomes of cases, the worst first: that of a subject is the worst of its cases.
 OUTCOMES = (
     "wrong",
     "error",
     "unsupported",
     "not traced",
+    "closer",
     "with fallback",
     "split by PyTorch",
     "passed",
@@ -99,6 +104,8 @@ def outcome_of(case: Callable[[], None]) -> tuple[str, str]:
         return "out of scope", str(error)
     except FellBackError as error:
         return "with fallback", str(error)
+    except CloserError as error:
+        return "closer", str(error)
     except SplitError as error:
         return "split by PyTorch", str(error)
     except AssertionError as error:

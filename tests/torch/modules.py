@@ -130,8 +130,11 @@ def _compiled_step(module: torch.nn.Module, args: Any, kwargs: Any) -> tuple[Any
 
 
 def _copied(values: Any) -> Any:
+    """Copy the tensors in nested values: a tensor that is there twice stays one."""
+    copies: dict[int, torch.Tensor] = {}
+
     def copied(tensor: torch.Tensor) -> torch.Tensor:
-        return tensor.detach().clone().requires_grad_(tensor.requires_grad)
+        return copies.setdefault(id(tensor), tensor.detach().clone().requires_grad_(tensor.requires_grad))
 
     return pytree.tree_map_only(torch.Tensor, copied, values)
 

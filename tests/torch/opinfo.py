@@ -7,6 +7,7 @@ pass, and lists the overloads without a converter by the number of entries that 
     python -m tests.torch.opinfo --compile --json verdicts.json --seconds 60
     python -m tests.torch.opinfo --compile --json verdicts.json             # goes on where that was
     python -m tests.torch.opinfo --dtype bfloat16 --samples 3
+    python -m tests.torch.opinfo --gradients --samples 2
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 import argparse
 import functools
 import itertools
+import logging
 import re
 import sys
 import warnings
@@ -38,6 +40,8 @@ from tilewright.graphir.frontend.torch.tensors import as_array, as_tensor, store
 from tilewright.graphir.runtime_sizes import with_bound_sizes
 from tilewright.graphir.structural import structural_equal, structural_hash
 
+#: Judges a sample of an entry.
+Judge = Callable[[Any, Any, torch.dtype], None]
 #: Computes a function of arrays.
 Compute = Callable[[Function, Sequence[Any]], Any]
 
@@ -169,7 +173,7 @@ def judge_sample(entry: Any, sample: Any, dtype: torch.dtype, compute: Compute) 
     """Compare one sample with PyTorch.
 
     Raises:
-        NotTracedError, OutOfScopeError, TilewrightError, AssertionError: as said.
+        NotTracedError, OutOfScopeError, TilewrightError, CloserError, AssertionError: as said.
     """
     run, tensors = as_function(entry, sample)
     with torch.no_grad():
@@ -178,24 +182,113 @@ def judge_sample(entry: Any, sample: Any, dtype: torch.dtype, compute: Compute) 
         except Exception as error:
             raise OutOfScopeError(f"{type(error).__name__}: {error}") from error
         function, numbers = _imported(run, [tensor.clone() for tensor in tensors])
-        found = compute(function, [np.array(as_array(tensor), order="C") for tensor in tensors])
+        arrays = compute(function, [np.array(as_array(tensor), order="C") for tensor in tensors])
         wanted = expected if numbers is None else [expected[number] for number in numbers]
-        for one, other in zip(found if isinstance(found, tuple) else (found,), wanted, strict=True):
-            tensor = as_tensor(np.array(one))
-            if not isinstance(other, torch.Tensor):
-                assert tensor.item() == other, f"expected {other}, found {tensor.item()}"
-                continue
-            if other.is_complex():
-                tensor = torch.view_as_complex(tensor)
-            torch.testing.assert_close(tensor, other, equal_nan=True, check_stride=False, **tolerances(entry, dtype))
+        given = arrays if isinstance(arrays, tuple) else (arrays,)
+        found = [_as_result(one, other) for one, other in zip(given, wanted, strict=True)]
+
+        def exact() -> list[Any]:
+            wide, _ = pytree.tree_flatten(run(*[_wide(tensor) for tensor in tensors]))
+            return wide if numbers is None else [wide[number] for number in numbers]
+
+        compare(found, wanted, exact, tolerances(entry, dtype))
 
 
-def cases(entry: Any, dtype: torch.dtype, most: int | None, compute: Compute) -> judging.Cases:
+def _as_result(array: Any, like: Any) -> Any:
+    """Return a result as PyTorch's is: a tensor, of complex numbers perhaps, or a number."""
+    tensor = as_tensor(np.array(array))
+    if not isinstance(like, torch.Tensor):
+        return tensor.item()
+    return torch.view_as_complex(tensor) if like.is_complex() else tensor
+
+
+def _wide(tensor: torch.Tensor) -> torch.Tensor:
+    if tensor.is_complex():
+        return tensor.to(torch.complex128)
+    return tensor.double() if tensor.is_floating_point() else tensor.clone()
+
+
+def compare(
+    found: Sequence[Any], expected: Sequence[Any], exact: Callable[[], Sequence[Any]], tolerance: dict[str, float]
+) -> None:
+    """Compare results with PyTorch's.
+
+    Args:
+        found: the results.
+        expected: PyTorch's.
+        exact: returns PyTorch's in double precision.
+        tolerance: the tolerances, where they are not the usual ones.
+
+    Raises:
+        AssertionError: one differs.
+        CloserError: one differs, and agrees with double precision, as PyTorch's does not.
+    """
+    options: dict[str, Any] = {"equal_nan": True, "check_stride": False, **tolerance}
+    try:
+        for one, other in zip(found, expected, strict=True):
+            torch.testing.assert_close(one, other, **options)
+    except AssertionError as error:
+        try:
+            for one, wide in zip(found, exact(), strict=True):
+                torch.testing.assert_close(one, wide, check_dtype=False, **_of(options, one))
+        except Exception:
+            raise error from None
+        raise judging.CloserError(f"PyTorch's own result is not as exact: {error}") from None
+
+
+def _of(options: dict[str, Any], found: Any) -> dict[str, Any]:
+    """Return options with the usual tolerances of a result's own element type, which is not that of the exact one."""
+    if "rtol" in options or not isinstance(found, torch.Tensor):
+        return options
+    rtol, atol = torch.testing._comparison.default_tolerances(found)
+    return {**options, "rtol": rtol, "atol": atol}
+
+
+def judge_gradients(entry: Any, sample: Any, dtype: torch.dtype, opt_level: int | None) -> None:
+    """Compare the gradients of one sample's tensors, compiled by ``torch.compile`` without fallback, with PyTorch's.
+
+    Raises:
+        NotTracedError, OutOfScopeError, TilewrightError, CloserError, AssertionError: as said.
+    """
+    run, tensors = as_function(entry, sample)
+    needed = [number for number, leaf in enumerate(tensors) if leaf.is_floating_point() or leaf.is_complex()]
+
+    def gradients(call: Callable[..., Any], given: Sequence[torch.Tensor]) -> Sequence[Any]:
+        inputs = [leaf.detach().clone().requires_grad_(number in needed) for number, leaf in enumerate(given)]
+        found = [leaf for leaf in pytree.tree_leaves(call(*inputs)) if isinstance(leaf, torch.Tensor)]
+        results = [leaf for leaf in found if leaf.requires_grad]
+        if not results:
+            raise OutOfScopeError("no result has a gradient")
+        generator = torch.Generator().manual_seed(1)
+        weights = [torch.randn(leaf.shape, generator=generator, dtype=torch.float64) for leaf in results]
+        sums = [(leaf * weight.to(leaf.dtype)).sum() for leaf, weight in zip(results, weights, strict=True)]
+        total = torch.stack([part.real + part.imag if part.is_complex() else part for part in sums]).sum()
+        wanted = [inputs[number] for number in needed]
+        return torch.autograd.grad(total, wanted, allow_unused=True, materialize_grads=True)  # type: ignore[no-any-return]
+
+    def own(*given: torch.Tensor) -> Any:  # of copies: an operator that works in place must not change a leaf
+        return run(*[tensor.clone() for tensor in given])
+
+    try:
+        expected = gradients(own, tensors)
+    except Exception as error:
+        raise OutOfScopeError(f"{type(error).__name__}: {error}") from error
+    torch._dynamo.reset()
+    options = {"fallback": False, "opt_level": opt_level}
+    compiled = torch.compile(own, backend="tilewright", fullgraph=True, dynamic=False, options=options)
+    try:
+        found = gradients(compiled, tensors)
+    except (torch._dynamo.exc.Unsupported, torch._dynamo.exc.UserError) as error:
+        raise NotTracedError(str(error).splitlines()[0]) from None
+    compare(found, expected, lambda: gradients(own, [_wide(tensor) for tensor in tensors]), tolerances(entry, dtype))
+
+
+def cases(entry: Any, dtype: torch.dtype, most: int | None, judge_one: Judge) -> judging.Cases:
     """Yield the cases of an entry: its first samples."""
     torch.manual_seed(0)
     samples: Iterator[Any] = entry.sample_inputs("cpu", dtype, requires_grad=False)
     for sample in itertools.islice(samples, most):
-        yield functools.partial(judge_sample, entry, sample, dtype, compute)
+        yield functools.partial(judge_one, entry, sample, dtype)
 
 
 def name_of(entry: Any) -> str:
@@ -203,9 +296,15 @@ def name_of(entry: Any) -> str:
     return f"{entry.name}.{entry.variant_test_name}" if entry.variant_test_name else str(entry.name)
 
 
-def entries(dtype: torch.dtype) -> dict[str, Any]:
-    """Return the entries that have samples of an element type on the processor, by name."""
-    return {name_of(entry): entry for entry in op_db if dtype in entry.supported_dtypes("cpu")}
+def entries(dtype: torch.dtype, gradients: bool = False) -> dict[str, Any]:
+    """Return the entries that have samples of an element type on the processor, and gradients if asked, by name."""
+
+    def fits(entry: Any) -> bool:
+        if gradients and not (entry.supports_autograd and dtype in entry.supported_backward_dtypes("cpu")):
+            return False
+        return dtype in entry.supported_dtypes("cpu")
+
+    return {name_of(entry): entry for entry in filter(fits, op_db)}
 
 
 def main() -> None:
@@ -214,17 +313,24 @@ def main() -> None:
     parser.add_argument("--samples", type=int, help="judge so many samples of each entry at most")
     parser.add_argument("--dtype", default="float32", help="the element type of the samples")
     parser.add_argument("--compile", action="store_true", help="compile, rather than use the NumPy references")
+    parser.add_argument("--gradients", action="store_true", help="compile, and compare the gradients")
     parser.add_argument("--opt-level", type=int, help="the optimization level of --compile")
     options: argparse.Namespace = parser.parse_args()
     warnings.simplefilter("ignore")
+    torch._logging.set_logs(dynamo=logging.ERROR)
     torch.set_num_threads(1)
     dtype: torch.dtype = getattr(torch, options.dtype)
 
     def subject(entry: Any) -> judging.Cases:
-        compute = Compiled(options.opt_level) if options.compile else by_reference
-        return cases(entry, dtype, options.samples, compute)
+        if options.gradients:
+            judge_one: Judge = functools.partial(judge_gradients, opt_level=options.opt_level)
+        else:
+            judge_one = functools.partial(
+                judge_sample, compute=Compiled(options.opt_level) if options.compile else by_reference
+            )
+        return cases(entry, dtype, options.samples, judge_one)
 
-    found = entries(dtype)
+    found = entries(dtype, options.gradients)
     subjects = {name: functools.partial(subject, entry) for name, entry in found.items()}
     judging.run(options, subjects, {name: entry.name for name, entry in found.items()})
 
