@@ -122,7 +122,8 @@ def _array(value: Any) -> Any:
     if value.requires_grad:
         value = value.detach()
     try:
-        return value.numpy()  # the usual case, without questions
+        array = value.numpy()  # the usual case, without questions
+        return array if array.dtype.kind != "c" else as_array(value)
     except (TypeError, RuntimeError):
         return as_array(value) if isinstance(value, torch.Tensor) else int(value)
 
