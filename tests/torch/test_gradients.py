@@ -74,3 +74,22 @@ def test_convolution_in_three_dimensions() -> None:
 def test_attention(is_causal: bool) -> None:
     shape = (2, 4, 6, 8)
     agree(lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=is_causal), shape, shape, shape)
+
+
+@pytest.mark.parametrize("mode", ["nearest", "bilinear", "bicubic"])
+def test_resizing(mode: str) -> None:
+    agree(lambda x: F.interpolate(x, size=(5, 12), mode=mode), IMAGES)
+
+
+def test_padding_by_the_edges() -> None:
+    agree(lambda x: F.pad(x, (2, 1, -1, 3), mode="replicate"), IMAGES)
+
+
+@pytest.mark.parametrize("p", [1.0, 2.0, 3.5, float("inf")])
+def test_distances_between_points(p: float) -> None:
+    agree(lambda x, y: torch.cdist(x, y, p=p), (2, 5, 3), (2, 4, 3))
+
+
+def test_masked_scatter() -> None:
+    mask = torch.arange(20).reshape(4, 5) % 3 == 0
+    agree(lambda x, source: x.masked_scatter(mask, source), (4, 5), (3, 6))

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tilewright.graphir.dims import dim_equal
+from tilewright.graphir.dims import Dim, dim_equal, product, simplify
 from tilewright.graphir.expr import Expr
+from tilewright.graphir.frontend.runtime_sizes import as_number
 from tilewright.graphir.frontend.torch.converters.windows import CONVOLUTIONS, per_axis
-from tilewright.graphir.frontend.torch.node import Node, reshaped, shape_of
+from tilewright.graphir.frontend.torch.node import Node, cast_to, dtype_of, reshaped, shape_of
 from tilewright.graphir.frontend.torch.registry import converter
 from tilewright.graphir.op import get_operator
-from tilewright.graphir.ops.calls import concatenate, pad, sum, transpose
+from tilewright.graphir.ops.calls import concatenate, expand_dims, multiply, pad, reshape, subtract, sum, transpose
+from tilewright.tensorir.dtype import INT64
 
 
 @converter("aten.convolution_backward.default")
@@ -109,3 +111,39 @@ def _of_weight(
 
 def _channels(x: Expr, first: int, count: int) -> Expr:
     return get_operator("slice")(x, begin=(first,), end=(first + count,), axes=(1,))
+
+
+@converter("aten._cdist_backward.default")
+def cdist_backward(node: Node, grad: Expr, x1: Expr, x2: Expr, p: float, distances: Expr) -> Expr:
+    """Return the gradient of the first points of distances between points; where two coincide it is zero."""
+    call = get_operator
+    away = call("subtract")(expand_dims(x1, axis=-2), expand_dims(x2, axis=-3))
+    far, upper = (expand_dims(part, axis=-1) for part in (distances, grad))
+    sign, size = call("sign")(away), call("abs")(away)
+    if p == 0:
+        return call("zeros_like")(x1)
+    if p == float("inf"):
+        parts = multiply(sign, cast_to(call("equal")(size, far), node.dtype))
+    elif p == 1:
+        parts = sign
+    else:
+        none = call("zeros_like")(size)
+        quotient = call("divide")(size, call("where")(call("greater")(far, 0.0), far, call("ones_like")(far)))
+        powers = call("where")(call("greater")(size, 0.0), call("power")(quotient, node.tensor(float(p) - 1)), none)
+        parts = multiply(sign, powers)
+    return reshaped(sum(multiply(parts, upper), axis=(-2,)), node.shape)
+
+
+@converter("aten.masked_scatter_backward.default")
+def masked_scatter_backward(node: Node, grad: Expr, mask: Expr, sizes: Sequence[Dim]) -> Expr:
+    """Return the gradients of the elements that went to the places of a mask, one after the other."""
+    count = product(sizes)
+    chosen = reshape(get_operator("broadcast_to")(mask, shape=shape_of(grad)), newshape=(-1,))
+    numbers = subtract(get_operator("cumsum")(cast_to(chosen, INT64), axis=0), 1)
+    last = get_operator("minimum")(numbers, as_number(count))
+    places = get_operator("where")(chosen, last, multiply(get_operator("ones_like")(last), as_number(count)))
+    empty = get_operator("zeros")(shape=(simplify(count + 1),), dtype=dtype_of(grad))
+    rows = reshape(grad, newshape=(-1,))
+    found = get_operator("scatter_elements")(empty, places, rows, axis=0, reduction="add")
+    kept = get_operator("slice")(found, begin=(0,), end=(count,), axes=(0,))
+    return reshaped(kept, tuple(sizes))

@@ -8,11 +8,12 @@ import numpy as np
 
 from tilewright.graphir.dims import Dim, product, simplify
 from tilewright.graphir.expr import Expr, const
+from tilewright.graphir.frontend.torch.converters.map_gradients import along
 from tilewright.graphir.frontend.torch.converters.windows import rank_of, window_of
 from tilewright.graphir.frontend.torch.node import Node, dtype_of, reshaped, shape_of
 from tilewright.graphir.frontend.torch.registry import converter
 from tilewright.graphir.op import get_operator
-from tilewright.graphir.ops.calls import matmul, multiply, pad, reshape, transpose
+from tilewright.graphir.ops.calls import multiply, pad, reshape
 
 
 @converter(
@@ -90,16 +91,8 @@ def adaptive_avg_pool_backward(node: Node, grad: Expr, x: Expr) -> Expr:
         size, count = shape_of(x)[n], shape_of(grad)[n]
         if not (isinstance(size, int) and isinstance(count, int)):
             raise node.unsupported(f"windows of different sizes over a symbolic size {size}")
-        parts = const(_parts(size, count).astype(dtype_of(x).numpy))
-        result = _last(matmul(_last(result, n), parts), n)
+        result = along(result, n, _parts(size, count))
     return result
-
-
-def _last(x: Expr, axis: int) -> Expr:
-    """Exchange an axis, counted from the end, with the last one."""
-    axes = list(range(len(shape_of(x))))
-    axes[axis], axes[-1] = axes[-1], axes[axis]
-    return x if axis == -1 else transpose(x, axes=tuple(axes))
 
 
 def _parts(size: int, count: int) -> np.ndarray[Any, Any]:
