@@ -55,6 +55,12 @@ _RESIZES = {
     "nearest": torch.ops.aten.upsample_nearest1d.default,
     "exact": torch.ops.aten._upsample_nearest_exact1d.default,
 }
+#: Those that PyTorch has for two axes only, by the overload of the backward pass.
+_PLANE_RESIZES = {
+    "aten.upsample_bicubic2d_backward.default": torch.ops.aten.upsample_bicubic2d.default,
+    "aten._upsample_bilinear2d_aa_backward.default": torch.ops.aten._upsample_bilinear2d_aa.default,
+    "aten._upsample_bicubic2d_aa_backward.default": torch.ops.aten._upsample_bicubic2d_aa.default,
+}
 
 
 @converter(
@@ -62,12 +68,15 @@ _RESIZES = {
     "aten.upsample_bilinear2d_backward.default",
     "aten.upsample_trilinear3d_backward.default",
     "aten.upsample_bicubic2d_backward.default",
+    "aten._upsample_bilinear2d_aa_backward.default",
+    "aten._upsample_bicubic2d_aa_backward.default",
 )
 def resize_backward(
     node: Node, grad: Expr, size: Sequence[Dim], input_size: Sequence[Dim], align_corners: bool, *scales: Any
 ) -> Expr:
     """Return the gradient of a resize that weighs neighbours."""
-    kind = "cubic" if "bicubic" in node.label else "linear"
+    overload = node.label.partition(" ")[0]
+    kind = overload if "_aa_" in overload or "bicubic" in overload else "linear"
     return _resized_back(node, grad, kind, size, input_size, scales, bool(align_corners))
 
 
@@ -104,9 +113,9 @@ def _weights(kind: str, extent: int, count: int, scale: float | None, *options: 
     """Return the matrix by which PyTorch resizes an axis of ``extent`` to ``count`` elements: what it makes of unit
     vectors."""
     units = torch.eye(extent, dtype=torch.float64)
-    if kind == "cubic":
+    if kind in _PLANE_RESIZES:
         columns = units.reshape(1, extent, extent, 1)
-        made = torch.ops.aten.upsample_bicubic2d.default(columns, [count, 1], *options, scale, 1.0)
+        made = _PLANE_RESIZES[kind](columns, [count, 1], *options, scale, 1.0)
         return np.asarray(made.reshape(extent, count).T)
     made = _RESIZES[kind](units.reshape(1, extent, extent), [count], *options, scale)
     return np.asarray(made.reshape(extent, count).T)

@@ -373,7 +373,7 @@ def col2im(
         image_shape=tuple(output_size),
         block_shape=tuple(size),
         strides=per_axis(stride, 2),
-        padding=per_axis(padding, 2),
+        padding=per_axis(padding, 2) * 2,
         dilation=per_axis(dilation, 2),
     )
     return result if len(shape_of(x)) == 3 else squeeze(result, axis=(0,))
