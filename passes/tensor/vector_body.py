@@ -161,6 +161,7 @@ class VectorBody(Mutator):
         if predicate is not None and predicate.dtype.lanes > 1:
             if not indices:  # a buffer of one element has no index that could be widened
                 read = conjunction(predicate, self.tail, self.mask)
+                assert read is not None
                 value = BufferLoad(op.buffer, (), any_lane(read))
                 return vector_select(predicate, value, const(0, value.dtype))
             wide = tuple(widen(index, self.lanes) for index in indices)

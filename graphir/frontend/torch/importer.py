@@ -248,8 +248,7 @@ class Importer:
         which node they come from."""
         for size, dim in zip(claimed, found, strict=False):
             formula = size.node.expr if isinstance(size, torch.SymInt) else None
-            is_unknown = isinstance(formula, sympy.Symbol) and not self.sizes.knows(formula.name)
-            if is_unknown and free_unbacked_symbols(size):
+            if isinstance(formula, sympy.Symbol) and not self.sizes.knows(formula.name) and free_unbacked_symbols(size):
                 self.sizes.bind(formula.name, dim)
 
     def _number(self, node: fx.Node, scope: Mapping[fx.Node, Value]) -> Value:

@@ -8,7 +8,7 @@ import numpy as np
 
 from tilewright.graphir.dims import Dim, product, simplify
 from tilewright.graphir.expr import Expr, const
-from tilewright.graphir.frontend.torch.converters.map_gradients import along
+from tilewright.graphir.frontend.torch.converters.axis_maps import along
 from tilewright.graphir.frontend.torch.converters.windows import rank_of, window_of
 from tilewright.graphir.frontend.torch.node import Node, dtype_of, reshaped, shape_of
 from tilewright.graphir.frontend.torch.registry import converter
@@ -79,7 +79,7 @@ def _counts(
     begin = np.arange(count) * step - padding
     end = np.minimum(begin + extent, size + padding)
     inside = np.minimum(end, size + counted) - np.maximum(begin, -counted)
-    return inside.reshape([-1 if n == axis else 1 for n in range(rank)])
+    return np.asarray(inside).reshape([-1 if n == axis else 1 for n in range(rank)])
 
 
 @converter("aten._adaptive_avg_pool2d_backward.default", "aten._adaptive_avg_pool3d_backward.default")

@@ -1,4 +1,4 @@
-"""Convert backward passes of operators that are linear along each axis: resizing, and padding by edges.
+"""Convert operators that are linear along each axis: backward passes of resizing and of padding by edges.
 
 Such an operator multiplies each axis by a matrix; its gradient multiplies by the transposed one.
 """
@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 from tilewright.graphir.dims import Dim
 from tilewright.graphir.expr import Expr, const
@@ -55,11 +56,9 @@ _RESIZES = {
     "nearest": torch.ops.aten.upsample_nearest1d.default,
     "exact": torch.ops.aten._upsample_nearest_exact1d.default,
 }
-#: Those that PyTorch has for two axes only, by the overload of the backward pass.
+#: Those that PyTorch has for two axes only.
 _PLANE_RESIZES = {
-    "aten.upsample_bicubic2d_backward.default": torch.ops.aten.upsample_bicubic2d.default,
-    "aten._upsample_bilinear2d_aa_backward.default": torch.ops.aten._upsample_bilinear2d_aa.default,
-    "aten._upsample_bicubic2d_aa_backward.default": torch.ops.aten._upsample_bicubic2d_aa.default,
+    "aten.upsample_bicubic2d": torch.ops.aten.upsample_bicubic2d.default,
 }
 
 
@@ -68,15 +67,13 @@ _PLANE_RESIZES = {
     "aten.upsample_bilinear2d_backward.default",
     "aten.upsample_trilinear3d_backward.default",
     "aten.upsample_bicubic2d_backward.default",
-    "aten._upsample_bilinear2d_aa_backward.default",
-    "aten._upsample_bicubic2d_aa_backward.default",
 )
 def resize_backward(
     node: Node, grad: Expr, size: Sequence[Dim], input_size: Sequence[Dim], align_corners: bool, *scales: Any
 ) -> Expr:
     """Return the gradient of a resize that weighs neighbours."""
-    overload = node.label.partition(" ")[0]
-    kind = overload if "_aa_" in overload or "bicubic" in overload else "linear"
+    overload = node.label.partition("_backward")[0]
+    kind = overload if overload in _PLANE_RESIZES else "linear"
     return _resized_back(node, grad, kind, size, input_size, scales, bool(align_corners))
 
 
@@ -105,17 +102,18 @@ def _resized_back(
     for number in range(rank):
         scale = scales[number] if number < len(scales) else None
         matrix = _weights(kind, extents[number], counts[number], scale, *options)
-        result = along(result, number - rank, matrix.T)
+        result = along(result, number - rank, matrix)
     return result
 
 
 def _weights(kind: str, extent: int, count: int, scale: float | None, *options: bool) -> Array:
-    """Return the matrix by which PyTorch resizes an axis of ``extent`` to ``count`` elements: what it makes of unit
-    vectors."""
-    units = torch.eye(extent, dtype=torch.float64)
-    if kind in _PLANE_RESIZES:
-        columns = units.reshape(1, extent, extent, 1)
-        made = _PLANE_RESIZES[kind](columns, [count, 1], *options, scale, 1.0)
+    """Return the matrix by which PyTorch resizes an axis of ``extent`` to ``count`` elements, a row for each of these:
+    what it makes of unit vectors."""
+    with unset_fake_temporarily():  # PyTorch compiles graphs under a mode in which tensors have no elements
+        units = torch.eye(extent, dtype=torch.float64)
+        if kind in _PLANE_RESIZES:
+            columns = units.reshape(1, extent, extent, 1)
+            made = _PLANE_RESIZES[kind](columns, [count, 1], *options, scale, 1.0)
+        else:
+            made = _RESIZES[kind](units.reshape(1, extent, extent), [count], *options, scale)
         return np.asarray(made.reshape(extent, count).T)
-    made = _RESIZES[kind](units.reshape(1, extent, extent), [count], *options, scale)
-    return np.asarray(made.reshape(extent, count).T)
