@@ -36,6 +36,7 @@ MENU = {
         *(
             "howto/onnx",
             "torch",
+            "howto/gradients",
             "howto/deploy",
             "howto/cache",
             "debugging",

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         const,
         var,
     )
+    from tilewright.graphir.gradient import register_composition, register_gradient
     from tilewright.graphir.interpreter import evaluate
     from tilewright.graphir.module import IRModule
     from tilewright.graphir.parser import parse
@@ -67,6 +68,8 @@ __all__ = [
     "list_operators",
     "parse",
     "post_order",
+    "register_composition",
+    "register_gradient",
     "register_operator",
     "rewrite",
     "structural_equal",

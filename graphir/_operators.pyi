@@ -1006,6 +1006,14 @@ class _stft(_Operator):
         ``[batch, frames, frequencies, 2]``.
         """
 
+class _stop_gradient(_Operator):
+    def __call__(self, x: _Operand) -> _Call:
+        """stop_gradient(x)
+
+        Return ``x`` unchanged; its derivative is zero, as if it were a constant (``tw.grad``). ``SimplifyInference``
+        removes it by its decomposition.
+        """
+
 class _subtract(_Operator):
     def __call__(self, lhs: _Operand, rhs: _Operand) -> _Call:
         """subtract(lhs, rhs)
@@ -1277,6 +1285,7 @@ squeeze: _squeeze
 stack: _stack
 std: _std
 stft: _stft
+stop_gradient: _stop_gradient
 strided_slice: _slice
 subtract: _subtract
 sum: _sum

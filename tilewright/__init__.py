@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from tilewright import transform as transform
     from tilewright.graphir.module import IRModule
     from tilewright.passes.context import PassContext
+    from tilewright.passes.graph.gradient import grad
     from tilewright.passes.instruments.timing import PassTimingInstrument
     from tilewright.runtime.build import build
     from tilewright.runtime.executable import Executable, load
@@ -94,6 +95,7 @@ __all__ = [
     "explain_passes",
     "from_exported",
     "from_onnx",
+    "grad",
     "graphir",
     "load",
     "minimize",

@@ -1,35 +1,38 @@
-"""Train the digits network in NumPy alone: ``python examples/digits/train.py`` writes weights.npz (under a minute).
+"""Train the digits network: ``python examples/digits/train.py`` writes weights.npz.
 
-It learns from the 900 training images that ``data.split`` names, moved a little at each pass over them (shift,
-rotation, zoom, noise), for a fixed number of epochs; nothing is chosen by looking at the held-out images. Adam
-(Kingma and Ba, 2015) with a cosine learning rate; batch norm as Ioffe and Szegedy (2015) describe it.
+``tw.grad`` makes the backward pass of the model graph, and forward and backward pass are compiled as one model. It
+learns from the 900 training images that ``data.split`` names, moved a little at each pass over them (shift, rotation,
+zoom, noise), for a fixed number of epochs; nothing is chosen by looking at the held-out images. Adam (Kingma and Ba,
+2015) with a cosine learning rate; batch norm as Ioffe and Szegedy (2015) describe it.
+
+``--numpy`` trains with the step that numpy_step.py derives by hand; ``--compare`` measures both steps in turns.
 """
 
 from __future__ import annotations
 
+import argparse
+import statistics
 import time
+from collections.abc import Callable
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+import tilewright as tw
 from data import CLASSES, WEIGHTS_FILE, load_digits, split
-from numpy_net import CONVOLUTIONS, EPSILON, POOL_AFTER, conv2d, forward, im2col, softmax
-
-FloatArray = npt.NDArray[np.float32]
-IndexArray = npt.NDArray[np.int64]
-Parameters = dict[str, FloatArray]
+from model import build_training_step
+from numpy_net import forward
+from numpy_step import STATISTICS_MOMENTUM, FloatArray, IndexArray, NumPyStep, Parameters, smoothed
 
 SEED = 8
 EPOCHS = 120
 BATCH = 60
 LEARNING_RATE = 4e-3
 WEIGHT_DECAY = 1e-3
-LABEL_SMOOTHING = 0.05
-STATISTICS_MOMENTUM = 0.05  # weight of the newest batch in the running mean and variance
 CHANNELS = (1, 16, 32, 64)
 
 MAX_SHIFT = 0.8  # pixels
@@ -37,22 +40,25 @@ MAX_ROTATION = np.deg2rad(12.0)
 MAX_ZOOM = 0.12
 NOISE = 0.04
 
+#: Computes the loss of a batch of images and labels, and its gradients, and moves the running statistics.
+Step = Callable[[FloatArray, IndexArray], tuple[float, Parameters]]
+
 
 def initial_parameters(rng: np.random.Generator) -> tuple[Parameters, Parameters]:
     """Initialize the parameters to train (He et al. 2015), and the running statistics of the batch norms."""
     trained: Parameters = {}
-    statistics: Parameters = {}
+    running: Parameters = {}
     for i, (fan_in, fan_out) in enumerate(pairwise(CHANNELS), start=1):
         deviation = np.sqrt(2.0 / (fan_in * 9))
         trained[f"conv{i}.weight"] = (deviation * rng.standard_normal((fan_out, fan_in, 3, 3))).astype(np.float32)
         trained[f"bn{i}.gamma"] = np.ones(fan_out, np.float32)
         trained[f"bn{i}.beta"] = np.zeros(fan_out, np.float32)
-        statistics[f"bn{i}.mean"] = np.zeros(fan_out, np.float32)
-        statistics[f"bn{i}.variance"] = np.ones(fan_out, np.float32)
+        running[f"bn{i}.mean"] = np.zeros(fan_out, np.float32)
+        running[f"bn{i}.variance"] = np.ones(fan_out, np.float32)
     features = CHANNELS[-1]
     trained["dense.weight"] = (rng.standard_normal((CLASSES, features)) / np.sqrt(features)).astype(np.float32)
     trained["dense.bias"] = np.zeros(CLASSES, np.float32)
-    return trained, statistics
+    return trained, running
 
 
 def augment(images: FloatArray, rng: np.random.Generator) -> FloatArray:
@@ -81,56 +87,20 @@ def augment(images: FloatArray, rng: np.random.Generator) -> FloatArray:
     return result
 
 
-class ConvBlock:
-    """Convolution, batch norm with batch statistics, relu and optionally max pool: forward and backward."""
+class CompiledStep:
+    """The step as a compiled model, on ``parameters`` and ``statistics``; the statistics are updated in place."""
 
-    def __init__(self, index: int, parameters: Parameters, statistics: Parameters) -> None:
-        self.conv, self.bn = f"conv{index}", f"bn{index}"
-        self.pools = index == POOL_AFTER
+    def __init__(self, parameters: Parameters, statistics: Parameters) -> None:
         self.parameters, self.statistics = parameters, statistics
+        module = build_training_step(parameters, statistics, momentum=1 - STATISTICS_MOMENTUM)
+        self.model = tw.build(module, opt_level=3)
 
-    def forward(self, x: FloatArray) -> FloatArray:
-        """Map ``x [n, c, h, w]`` to ``[n, o, h, w]`` (half the height and width with a pool)."""
-        weight = self.parameters[f"{self.conv}.weight"]
-        self.columns = im2col(x, 3, 1).transpose(0, 2, 1).reshape(-1, weight[0].size)  # one row for each pixel
-        rows = self.columns @ weight.reshape(len(weight), -1).T
-        mean, variance = rows.mean(axis=0), rows.var(axis=0)
-        for name, batch_value in (("mean", mean), ("variance", variance)):
-            running = self.statistics[f"{self.bn}.{name}"]
-            running += np.float32(STATISTICS_MOMENTUM) * (batch_value - running)
-        self.inverse_deviation = 1 / np.sqrt(variance + np.float32(EPSILON))
-        self.normalized = (rows - mean) * self.inverse_deviation
-        n, _, h, w = x.shape
-        activated = self.normalized * self.parameters[f"{self.bn}.gamma"] + self.parameters[f"{self.bn}.beta"]
-        y: FloatArray = np.maximum(activated, 0).reshape(n, h, w, -1).transpose(0, 3, 1, 2)
-        self.positive = activated > 0
-        if not self.pools:
-            return y
-        blocks = y.reshape(n, -1, h // 2, 2, w // 2, 2).transpose(0, 1, 2, 4, 3, 5).reshape(n, -1, h // 2, w // 2, 4)
-        self.winner = blocks.argmax(axis=-1)[..., None]
-        pooled: FloatArray = np.take_along_axis(blocks, self.winner, axis=-1)[..., 0]
-        return pooled
-
-    def backward(self, gradient: FloatArray, gradients: Parameters) -> FloatArray:
-        """Map the gradient by the output to that by the input; put the parameters' into ``gradients``."""
-        if self.pools:
-            n, o, h, w = gradient.shape
-            blocks = np.zeros((n, o, h, w, 4), np.float32)
-            np.put_along_axis(blocks, self.winner, gradient[..., None], axis=-1)
-            gradient = blocks.reshape(n, o, h, w, 2, 2).transpose(0, 1, 2, 4, 3, 5).reshape(n, o, 2 * h, 2 * w)
-        n, o, h, w = gradient.shape
-        rows = gradient.transpose(0, 2, 3, 1).reshape(-1, o) * self.positive
-        gradients[f"{self.bn}.beta"] = rows.sum(axis=0)
-        gradients[f"{self.bn}.gamma"] = (rows * self.normalized).sum(axis=0)
-        rows = rows * self.parameters[f"{self.bn}.gamma"]
-        rows = self.inverse_deviation * (
-            rows - rows.mean(axis=0) - self.normalized * (rows * self.normalized).mean(axis=0)
-        )
-        weight = self.parameters[f"{self.conv}.weight"]
-        gradients[f"{self.conv}.weight"] = (rows.T @ self.columns).reshape(weight.shape)
-        # The gradient by the input of a convolution is a convolution with the kernel rotated by 180 degrees.
-        turned = np.ascontiguousarray(weight.transpose(1, 0, 2, 3)[:, :, ::-1, ::-1])
-        return conv2d(rows.reshape(n, h, w, o).transpose(0, 3, 1, 2), turned)
+    def __call__(self, images: FloatArray, labels: IndexArray) -> tuple[float, Parameters]:
+        """Return the loss of a batch and its gradients, by the parameters' names."""
+        loss, *rest = self.model(images, smoothed(labels), *self.parameters.values(), *self.statistics.values())
+        for running, new in zip(self.statistics.values(), rest, strict=False):
+            running[...] = new
+        return float(loss), dict(zip(self.parameters, rest[len(self.statistics) :], strict=True))
 
 
 class Adam:
@@ -156,36 +126,16 @@ class Adam:
             value -= np.float32(rate) * unbiased_first / (np.sqrt(unbiased_second) + np.float32(1e-8))
 
 
-def train_batch(
-    blocks: list[ConvBlock], parameters: Parameters, images: FloatArray, labels: IndexArray
-) -> tuple[float, Parameters]:
-    """Return the mean cross-entropy of one batch, and its gradient by every parameter."""
-    gradients: Parameters = {}
-    x = images
-    for block in blocks:
-        x = block.forward(x)
-    features = x.mean(axis=(2, 3))
-    probabilities = softmax(features @ parameters["dense.weight"].T + parameters["dense.bias"])
-    targets = np.full(probabilities.shape, LABEL_SMOOTHING / CLASSES, np.float32)
-    targets[np.arange(len(labels)), labels] += 1 - LABEL_SMOOTHING
-    loss = float(-(targets * np.log(probabilities + np.float32(1e-12))).sum() / len(labels))
-
-    by_logits = (probabilities - targets) / np.float32(len(labels))
-    gradients["dense.weight"] = by_logits.T @ features
-    gradients["dense.bias"] = by_logits.sum(axis=0)
-    by_features = by_logits @ parameters["dense.weight"]
-    area = x.shape[2] * x.shape[3]
-    gradient: FloatArray = np.broadcast_to((by_features / np.float32(area))[:, :, None, None], x.shape)
-    for block in reversed(blocks):
-        gradient = block.backward(gradient, gradients)
-    return loss, gradients
-
-
-def train(images: FloatArray, labels: IndexArray, console: Console) -> Parameters:
+def train(
+    images: FloatArray,
+    labels: IndexArray,
+    console: Console,
+    make_step: Callable[[Parameters, Parameters], Step] = CompiledStep,
+) -> Parameters:
     """Fit the network to ``images [n, 1, 8, 8]`` and ``labels [n]``; return every parameter and statistic, by name."""
     rng = np.random.default_rng(SEED)
-    parameters, statistics = initial_parameters(rng)
-    blocks = [ConvBlock(i, parameters, statistics) for i in range(1, CONVOLUTIONS + 1)]
+    parameters, running = initial_parameters(rng)
+    step = make_step(parameters, running)
     optimizer = Adam(parameters)
     columns = (TextColumn("training"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, TextColumn("loss {task.fields[loss]:.3f}"), console=console) as progress:
@@ -194,29 +144,60 @@ def train(images: FloatArray, labels: IndexArray, console: Console) -> Parameter
             rate = LEARNING_RATE * 0.5 * (1 + np.cos(np.pi * epoch / EPOCHS))
             losses = []
             for batch in np.array_split(rng.permutation(len(images)), len(images) // BATCH):
-                loss, gradients = train_batch(blocks, parameters, augment(images[batch], rng), labels[batch])
+                loss, gradients = step(augment(images[batch], rng), labels[batch])
                 optimizer.step(gradients, rate)
                 losses.append(loss)
             progress.update(task, advance=1, loss=float(np.mean(losses)))
-    return {**parameters, **statistics}
+    return {**parameters, **running}
+
+
+def compare_steps(images: FloatArray, labels: IndexArray, console: Console, rounds: int = 15, calls: int = 10) -> None:
+    """Print how long both steps take on one batch: medians of calls, some of one and some of the other in turns."""
+    parameters, running = initial_parameters(np.random.default_rng(SEED))
+    steps = [make(parameters, running) for make in (CompiledStep, NumPyStep)]
+    times: list[list[float]] = [[], []]
+    for _ in range(rounds):
+        for step, taken in zip(steps, times, strict=True):
+            step(images, labels)  # the other step's threads and data are gone by the next call
+            seconds = []
+            for _ in range(calls):
+                start = time.perf_counter()
+                step(images, labels)
+                seconds.append(time.perf_counter() - start)
+            taken.append(statistics.median(seconds))
+    ratio = statistics.median(plain / compiled for compiled, plain in zip(*times, strict=True))
+    compiled, plain = (1000 * statistics.median(taken) for taken in times)
+    console.print(
+        f"a step on {len(images)} images takes {compiled:.2f} ms compiled, {plain:.2f} ms in NumPy: {ratio:.1f} times "
+        f"as long"
+    )
 
 
 def main() -> None:
-    """Train, save weights.npz, and report the accuracy of the reference network with the saved weights."""
+    """Train, save the weights, and report the accuracy of the reference network with the saved weights."""
+    parser = argparse.ArgumentParser(description="Train the digits network.")
+    parser.add_argument("--numpy", action="store_true", help="train with the step in NumPy instead of the compiled one")
+    parser.add_argument("--compare", action="store_true", help="measure both steps, and train nothing")
+    parser.add_argument("--output", type=Path, default=WEIGHTS_FILE, help="the file to write")
+    options = parser.parse_args()
     console = Console()
     images, labels = load_digits()
     parts = split(labels)
+    if options.compare:
+        compare_steps(images[parts.train[:BATCH]], labels[parts.train[:BATCH]], console)
+        return
     start = time.perf_counter()
-    weights = train(images[parts.train], labels[parts.train], console)
+    make_step = NumPyStep if options.numpy else CompiledStep
+    weights = train(images[parts.train], labels[parts.train], console, make_step)
     arrays: dict[str, Any] = dict(weights)  # the stub of savez reads `**` as its other keyword, a bool
-    np.savez_compressed(WEIGHTS_FILE, **arrays)
+    np.savez_compressed(options.output, **arrays)
     console.print(f"trained on {len(parts.train)} images in {time.perf_counter() - start:.0f} s")
 
     correct = forward(weights, images).argmax(axis=1) == labels
     console.print(f"accuracy on the {len(parts.held_out)} held-out images: {correct[parts.held_out].mean():.2%}")
     console.print(f"accuracy on the {len(parts.train)} training images:   {correct[parts.train].mean():.2%}")
     console.print(f"accuracy on all {len(images)} images:           {correct.mean():.2%}")
-    console.print(f"saved {WEIGHTS_FILE.name} ({WEIGHTS_FILE.stat().st_size / 1000:.0f} kB)")
+    console.print(f"saved {options.output.name} ({options.output.stat().st_size / 1000:.0f} kB)")
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ def _function(name: str) -> Callable[..., Expr]:
 
 
 add = _function("add")
+broadcast_to = _function("broadcast_to")
 cast = _function("cast")
 concatenate = _function("concatenate")
 divide = _function("divide")

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tilewright.passes.graph.fold_scale_axis import BackwardFoldScaleAxis, FoldScaleAxis, ForwardFoldScaleAxis
     from tilewright.passes.graph.fuse_attention import FuseAttention
     from tilewright.passes.graph.fuse_ops import FuseOps
+    from tilewright.passes.graph.gradient import Gradient
     from tilewright.passes.graph.hoist_loop_invariant import HoistLoopInvariant
     from tilewright.passes.graph.infer_type import InferType
     from tilewright.passes.graph.inline_functions import InlineFunctions
@@ -44,6 +45,7 @@ __all__ = [
     "ForwardFoldScaleAxis",
     "FuseAttention",
     "FuseOps",
+    "Gradient",
     "HoistLoopInvariant",
     "InferType",
     "InlineFunctions",

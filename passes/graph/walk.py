@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 
 import numpy as np
 
@@ -81,7 +81,7 @@ def rewrite_graph(
     return done[root]
 
 
-def place(made: Expr, span: str, settled: set[Expr]) -> None:
+def place(made: Expr, span: str, settled: Container[Expr]) -> None:
     """Set ``span`` on the new expressions in ``made``; do not enter expressions in ``settled``."""
     for new in post_order(made, known=settled) if made not in settled else ():
         if new.span is None and not is_atom(new):

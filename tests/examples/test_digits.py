@@ -37,7 +37,7 @@ def train(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
     """train.py, which imports its siblings as a script does; they are forgotten afterwards."""
     monkeypatch.syspath_prepend(str(EXAMPLE))
     yield load_script("train")
-    for name in ("data", "numpy_net"):
+    for name in ("data", "model", "numpy_net", "numpy_step"):
         sys.modules.pop(name, None)
 
 
@@ -102,20 +102,20 @@ def test_the_reference_network_is_right_on_97_percent_of_the_held_out_images(
     assert correct.mean() >= 0.97
 
 
-def test_training_follows_the_gradient_of_its_loss(
+def test_the_step_in_numpy_follows_the_gradient_of_its_loss(
     digits: tuple[FloatArray, npt.NDArray[np.int64]], train: ModuleType
 ) -> None:
     """The hand-written backward pass against central differences, in float64, for some numbers of each parameter."""
     rng = np.random.default_rng(0)
     trained, statistics = train.initial_parameters(rng)
     parameters = {name: value.astype(np.float64) for name, value in trained.items()}
-    blocks = [train.ConvBlock(i, parameters, statistics) for i in (1, 2, 3)]
+    compute = train.NumPyStep(parameters, statistics)
     images, labels = digits[0][:6].astype(np.float64), digits[1][:6]
 
     def loss() -> float:
-        return float(train.train_batch(blocks, parameters, images, labels)[0])
+        return float(compute(images, labels)[0])
 
-    _, gradients = train.train_batch(blocks, parameters, images, labels)
+    _, gradients = compute(images, labels)
     assert gradients.keys() == parameters.keys()
     step = 1e-7  # small, so that hardly any relu or pool changes its mind within it
     for name, value in parameters.items():
@@ -128,6 +128,25 @@ def test_training_follows_the_gradient_of_its_loss(
             value.flat[index] = kept
             numerical = (above - below) / (2 * step)
             assert gradients[name].flat[index] == pytest.approx(numerical, rel=1e-3, abs=1e-6), name
+
+
+def test_the_compiled_step_agrees_with_the_step_in_numpy(
+    digits: tuple[FloatArray, npt.NDArray[np.int64]], train: ModuleType
+) -> None:
+    """Loss, gradients and running statistics of batches of two sizes."""
+    rng = np.random.default_rng(1)
+    parameters, statistics = train.initial_parameters(rng)
+    in_numpy = {name: value.copy() for name, value in statistics.items()}
+    compiled, plain = train.CompiledStep(parameters, statistics), train.NumPyStep(parameters, in_numpy)
+    for batch in (slice(0, 60), slice(100, 107)):
+        images, labels = digits[0][batch], digits[1][batch]
+        (loss, gradients), (expected, wanted) = compiled(images, labels), plain(images, labels)
+        assert loss == pytest.approx(expected, rel=1e-5)
+        assert gradients.keys() == wanted.keys()
+        for name, gradient in gradients.items():
+            np.testing.assert_allclose(gradient, wanted[name], rtol=1e-3, atol=2e-6, err_msg=name)
+        for name, value in statistics.items():
+            np.testing.assert_allclose(value, in_numpy[name], rtol=1e-4, atol=1e-6, err_msg=name)
 
 
 def test_a_short_training_learns(digits: tuple[FloatArray, npt.NDArray[np.int64]], train: ModuleType) -> None:

@@ -267,6 +267,12 @@ def test_dropout_changes_nothing(check: Any) -> None:
     assert gi.nn.dropout.decompose([x], gi.nn.dropout.make_attrs({})) is x
 
 
+def test_stop_gradient_changes_nothing(check: Any) -> None:
+    check("stop_gradient", [(("n", 3), "float32")], {}, lambda x: x, None, N)
+    x = gi.var("x", shape=(2,))
+    assert gi.stop_gradient.decompose([x], gi.stop_gradient.make_attrs({})) is x
+
+
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_gelu_by_tanh_agrees_with_its_formula(check: Any, dtype: str) -> None:
     def oracle(x: Any) -> Any:

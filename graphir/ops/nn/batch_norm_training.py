@@ -9,7 +9,7 @@ from tilewright.graphir.base import Expr as GraphExpr
 from tilewright.graphir.base import call_operator
 from tilewright.graphir.expr import Tuple
 from tilewright.graphir.op import Operator, register_operator
-from tilewright.graphir.ops.calls import add, cast, mean, multiply, variance
+from tilewright.graphir.ops.calls import add, cast, mean, multiply, reshape, variance
 from tilewright.graphir.ops.common import compute_type
 from tilewright.graphir.ops.nn.layer_norm import check_vectors
 from tilewright.graphir.types import TensorType, TupleType
@@ -44,7 +44,11 @@ class batch_norm_training(Operator):
         dtype = args[0].dtype
         data, gamma, beta, running_mean, running_var = [cast(arg, dtype=compute_type(dtype)) for arg in args]
         axes = tuple(axis for axis in range(data.ndim) if axis != attrs.axis % data.ndim)
-        centre, spread = mean(data, axis=axes), variance(data, axis=axes)
+        # The axes stay until the statistics are computed, so that this can be done in a layout with blocks of channels.
+        centre, spread = [
+            reshape(found, newshape=(data.shape[attrs.axis],))
+            for found in (mean(data, axis=axes, keepdims=True), variance(data, axis=axes, keepdims=True))
+        ]
         result = call_operator(
             "nn.batch_norm", data, gamma, beta, centre, spread, axis=attrs.axis, epsilon=attrs.epsilon
         )
