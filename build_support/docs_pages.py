@@ -48,6 +48,7 @@ MENU = {
     ],
     "Reference": [
         *("reference/tilewright", "reference/graphir", "reference/operators", "Table of operators <operators>"),
+        "Table of PyTorch overloads <torch_overloads>",
         *("reference/tensorir", "reference/passes", "cli", "onnx", "performance"),
     ],
     "Design": ["architecture", "reliability", "changelog"],

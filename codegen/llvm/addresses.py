@@ -17,19 +17,21 @@ class Slot(NamedTuple):
         local: whether it is a stack slot of this function, padded so that a masked access may touch all of its lanes.
         strides: the strides of its dimensions, in elements.
         dense: whether it is one contiguous dimension: an index is an offset.
+        size: for a stack slot the number of its elements, without the padding.
     """
 
     pointer: str
     local: bool
     strides: tuple[Expr, ...]
     dense: bool
+    size: int = 0
 
     @classmethod
     def of(cls, buffer: Buffer, pointer: str, local: bool) -> Slot:
         """Return the slot of ``buffer`` at ``pointer``."""
         strides = row_major_strides(buffer)
         dense = len(strides) == 1 and isinstance(strides[0], IntImm) and strides[0].value == 1
-        return cls(pointer, local, strides, dense)
+        return cls(pointer, local, strides, dense, span_of(buffer) if local else 0)
 
 
 def row_major_strides(buffer: Buffer) -> tuple[Expr, ...]:
@@ -41,6 +43,15 @@ def row_major_strides(buffer: Buffer) -> tuple[Expr, ...]:
     for axis in range(len(buffer.shape) - 2, -1, -1):
         strides[axis] = binary("mul", strides[axis + 1], cast(INT64, buffer.shape[axis + 1]))
     return tuple(strides)
+
+
+def span_of(buffer: Buffer) -> int:
+    """Return how many elements a buffer of constant extents and strides covers, at least one."""
+    size = 1
+    for extent, stride in zip(buffer.shape, row_major_strides(buffer), strict=True):
+        assert isinstance(extent, IntImm) and isinstance(stride, IntImm)
+        size = max(size, extent.value * stride.value)
+    return size
 
 
 class Address(NamedTuple):

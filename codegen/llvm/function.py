@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tilewright.codegen.analysis import defined_variables, uses
 from tilewright.codegen.llvm import arithmetic
-from tilewright.codegen.llvm.addresses import Slot, row_major_strides
+from tilewright.codegen.llvm.addresses import Slot, row_major_strides, span_of
 from tilewright.codegen.llvm.clock import PROFILE_FUNCTIONS
 from tilewright.codegen.llvm.expressions import ExpressionEmitter
 from tilewright.codegen.llvm.innermost import Counted, finish_around, finish_innermost
@@ -170,12 +170,9 @@ class FunctionEmitter(ExpressionEmitter):
         buffer = stmt.buffer
         if not all(isinstance(extent, IntImm) for extent in buffer.shape):
             self.error(stmt, f"buffer {buffer.name}: a {buffer.scope} buffer needs constant extents")
-        size = 1
-        for extent, stride in zip(buffer.shape, row_major_strides(buffer), strict=True):
-            assert isinstance(extent, IntImm)
-            if not isinstance(stride, IntImm):
-                self.error(stmt, f"buffer {buffer.name}: a {buffer.scope} buffer needs constant strides")
-            size = max(size, extent.value * stride.value)
+        if not all(isinstance(stride, IntImm) for stride in row_major_strides(buffer)):
+            self.error(stmt, f"buffer {buffer.name}: a {buffer.scope} buffer needs constant strides")
+        size = span_of(buffer)
         total = size * buffer.dtype.bytes
         if buffer.scope in ("global", "arena") and total > STACK_BUFFER_BYTES:
             self.error(

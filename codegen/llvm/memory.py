@@ -56,7 +56,7 @@ class Memory:
         place = self._place(access)
         kind, dtype = memory_type(access.dtype), access.dtype
         mask = self._mask(access)
-        if mask is not None and not place.local:
+        if mask is not None and not place.padded:
             loaded = self._masked_load(place, dtype, mask)
         elif place.vector:
             loaded = self._gather(place, dtype, mask or constant(1, DataType("bool").with_lanes(dtype.lanes)))
@@ -83,7 +83,7 @@ class Memory:
         kind = memory_type(dtype)
         place = self._place(access)
         mask = self._mask(access)
-        if mask is not None and place.local:
+        if mask is not None and place.padded:
             value = self._chosen(mask, dtype, value, self._load(access, place, kind))
         elif mask is not None or place.vector:
             mask = mask or constant(1, DataType("bool").with_lanes(dtype.lanes))
@@ -249,12 +249,21 @@ class Memory:
             pointer = e.builder.pure(f"{get}{pointer}, i64 {address.fixed}")
         first = address.fixed if address.variable is None else None
         if lanes == 1 or step == 1:
-            return _Place(pointer, alignment, local=slot.local, first=first, lanes=lanes)
+            padded = slot.local and (plain or self._begins_inside(address, slot))
+            return _Place(pointer, alignment, local=slot.local, padded=padded, first=first, lanes=lanes)
         if step == 0 and plain and isinstance(access, BufferLoad):
             return _Place(pointer, alignment, uniform=True, local=slot.local, first=first)
         steps = constant_vector([str(step * lane) for lane in range(lanes)], "i64")
         pointers = e.builder.pure(f"getelementptr {element}, ptr {pointer}, <{lanes} x i64> {steps}")
         return _Place(pointers, dtype.bytes, vector=True)
+
+    def _begins_inside(self, address: Address, slot: Slot) -> bool:
+        """Return whether the first element of an access to a stack buffer is one of the buffer's, so that its padding
+        holds the others. A mask may disable the first lane because it is not, as where parts are joined."""
+        if address.variable is None:
+            return 0 <= address.fixed < slot.size
+        found = self.emitter.bounds.of(address.variable)
+        return found.lower + address.fixed >= 0 and found.upper + address.fixed < slot.size
 
     # Masks.
 
@@ -319,14 +328,16 @@ class Memory:
 
 
 class _Place(NamedTuple):
-    """An address. ``vector``: one for each lane; ``uniform``: one that all lanes read; ``first``: the number of its
-    first element in the buffer, if that is constant; ``lanes``: the number of its elements."""
+    """An address. ``vector``: one for each lane; ``uniform``: one that all lanes read; ``local``: in a stack buffer;
+    ``padded``: there, and lanes that a mask disables may be touched, too; ``first``: the number of its first element in
+    the buffer, if that is constant; ``lanes``: the number of its elements."""
 
     pointer: str
     alignment: int
     vector: bool = False
     uniform: bool = False
     local: bool = False
+    padded: bool = False
     first: int | None = None
     lanes: int = 1
 

@@ -159,6 +159,11 @@ class VectorBody(Mutator):
         if common_lanes(*indices, const(0, "int64")) > 1:
             return BufferLoad(op.buffer, indices, conjunction(predicate, self.tail, self.mask))
         if predicate is not None and predicate.dtype.lanes > 1:
+            if not indices:  # a buffer of one element has no index that could be widened
+                read = conjunction(predicate, self.tail, self.mask)
+                assert read is not None
+                value = BufferLoad(op.buffer, (), any_lane(read))
+                return vector_select(predicate, value, const(0, value.dtype))
             wide = tuple(widen(index, self.lanes) for index in indices)
             return BufferLoad(op.buffer, wide, conjunction(predicate, self.tail, self.mask))
         if self.mask is not None:

@@ -162,6 +162,18 @@ def test_masked_access_to_a_stack_buffer_that_ends_inside_of_a_vector(scope: str
     assert y.tolist() == [0] * 8 + [8, 9, 10] + [0] * 5
 
 
+@pytest.mark.parametrize(("start", "is_masked"), [(-4, True), (0, False), (3, False), (4, True)])
+def test_a_masked_access_touches_no_memory_before_or_far_behind_a_stack_buffer(start: int, is_masked: bool) -> None:
+    source, result, local = Buffer("x", (4,)), Buffer("y", (8,)), Buffer("t", (4,), scope="stack")
+    mask = Compare("ge", ramp(start), Broadcast(as_expr(0), 8))
+    body = sequence(
+        BufferStore(local, BufferLoad(source, (ramp(0, lanes=4),)), (ramp(0, lanes=4),)),
+        BufferStore(result, BufferLoad(local, (ramp(start),), mask), (ramp(0),)),
+    )
+    func = PrimFunc("f", (source, result), Allocate(local, body))
+    assert ("call <8 x float> @llvm.masked.load" in emit_llvm_ir([func], TARGET)) == is_masked
+
+
 def test_dimensions_strides_and_symbolic_extents() -> None:
     m, n, i, j = Var("m"), Var("n"), Var("i"), Var("j")
     dense = Buffer("x", (m, n), "float64")

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tilewright as tw
 from tilewright import graphir as gi
 from tilewright.graphir.ops.common import FLOATS
 from tilewright.tensorir import tensor as te
@@ -136,3 +137,19 @@ def test_batch_normalization_by_the_batch(check: Any, dtype: str) -> None:
 def test_the_window_of_local_response_normalization_has_elements() -> None:
     with pytest.raises(TypeInferenceError, match=r"nn\.lrn: .*size: expected at least 1"):
         gi.get_operator("nn.lrn")(gi.var("x", shape=(1, 2, 5)), size=0)
+
+
+def test_rows_that_are_joined_of_many_tables_are_normalized() -> None:
+    rng = np.random.default_rng(0)
+    # The parts are on the stack, and a vector of the joined row begins before the part that some of its lanes read.
+    tables = [gi.var(f"t{n}", shape=(64, 4)) for n in range(8)]
+    places = gi.var("places", shape=(2, 12), dtype="int64")
+    joined = gi.concatenate([gi.take(table, places, axis=0) for table in tables], axis=2)
+    ones, zeros = np.ones(32, "float32"), np.zeros(32, "float32")
+    values = [rng.standard_normal((64, 4)).astype("float32") for _ in tables]
+    numbers = rng.integers(0, 64, (2, 12))
+    model = tw.build(gi.Function([*tables, places], gi.nn.layer_norm(joined, gi.const(ones), gi.const(zeros))))
+    found = model(*values, numbers)
+    wide = np.concatenate([value[numbers] for value in values], axis=2).astype("float64")
+    centred = wide - wide.mean(axis=-1, keepdims=True)
+    np.testing.assert_allclose(found, centred / np.sqrt(wide.var(axis=-1, keepdims=True) + 1e-5), rtol=1e-4, atol=1e-5)

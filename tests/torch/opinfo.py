@@ -1,23 +1,25 @@
 """Judge the import by PyTorch's own database of operators (OpInfo): ``python -m tests.torch.opinfo [names]``.
 
-For each entry with float32 on the processor its samples are traced to one functional graph of ATen overloads,
-converted, computed, and compared with PyTorch's results within the entry's own tolerances. The summary counts entries
-of which all samples pass, and lists the overloads without a converter by the number of entries that they keep from
-passing.
+For each entry its samples on the processor are traced to one functional graph of ATen overloads, converted, computed,
+and compared with PyTorch's results within the entry's own tolerances. The summary counts entries of which all samples
+pass, and lists the overloads without a converter by the number of entries that they keep from passing.
+
+    python -m tests.torch.opinfo --compile --json verdicts.json --seconds 60
+    python -m tests.torch.opinfo --compile --json verdicts.json             # goes on where that was
+    python -m tests.torch.opinfo --dtype bfloat16 --samples 3
+    python -m tests.torch.opinfo --gradients --samples 2
 """
 
 from __future__ import annotations
 
 import argparse
-import collections
-import json
+import functools
+import itertools
+import logging
 import re
 import sys
-import time
-import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,25 +30,25 @@ from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils import _pytree as pytree
 
 import tilewright as tw
+from tests.torch import judging
+from tests.torch.judging import NotTracedError, OutOfScopeError
 from tilewright import graphir as gi
 from tilewright.graphir.expr import Expr, Function, Tuple, Var
 from tilewright.graphir.frontend.torch.decompositions import export_table
 from tilewright.graphir.frontend.torch.importer import Importer, check_overloads
-from tilewright.graphir.frontend.torch.tensors import as_array, stored_type
+from tilewright.graphir.frontend.torch.tensors import as_array, as_tensor, stored_type
 from tilewright.graphir.runtime_sizes import with_bound_sizes
-from tilewright.tensorir.errors import TilewrightError
+from tilewright.graphir.structural import structural_equal, structural_hash
 
+#: Entries whose elements PyTorch leaves undefined: shapes and element types are compared.
+UNDEFINED = frozenset(("empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided", "empty"))
 
-class NotTracedError(Exception):
-    """PyTorch makes no single functional graph of a sample."""
+#: Judges a sample of an entry.
+Judge = Callable[[Any, Any, torch.dtype], None]
+#: Computes a function of arrays.
+Compute = Callable[[Function, Sequence[Any]], Any]
 
-
-def samples_of(entry: Any, most: int) -> Iterator[Any]:
-    """Yield the first samples of an entry."""
-    for number, sample in enumerate(entry.sample_inputs("cpu", torch.float32, requires_grad=False)):
-        if number == most:
-            return
-        yield sample
+_table = functools.cache(export_table)
 
 
 def traced(function: Callable[..., Any], tensors: Sequence[torch.Tensor]) -> torch.fx.GraphModule:
@@ -61,7 +63,7 @@ def traced(function: Callable[..., Any], tensors: Sequence[torch.Tensor]) -> tor
         return tuple(pytree.tree_leaves(function(*own)))
 
     try:
-        return aot_export_joint_simple(flat, tuple(tensors), trace_joint=False, decompositions=export_table())
+        return aot_export_joint_simple(flat, tuple(tensors), trace_joint=False, decompositions=_table())
     except Exception as error:
         raise NotTracedError(f"{type(error).__name__}: {error}".splitlines()[0][:200]) from error
 
@@ -85,23 +87,43 @@ def converted(traced_graph: torch.fx.GraphModule) -> tuple[Function, list[int]]:
     return Function(params, Tuple(results)), places
 
 
-def computed(function: Function, arrays: Sequence[Any], compile: bool) -> Sequence[Any]:
-    """Return the results of a function: compiled, or by the operators' NumPy references."""
-    if compile:
-        found = tw.build(function)(*arrays)
-    else:
-        with np.errstate(all="ignore"):
-            found = gi.evaluate(function, *arrays)
-    return found if isinstance(found, tuple) else (found,)
+def by_reference(function: Function, arrays: Sequence[Any]) -> Any:
+    """Compute a function by the operators' NumPy references."""
+    with np.errstate(all="ignore"):
+        return gi.evaluate(function, *arrays)
 
 
-def tolerances(entry: Any) -> dict[str, float]:
-    """Return the greatest tolerances for float32 that an entry states; nothing if it states none."""
+class Compiled:
+    """Compiles functions and calls them; equal ones are built once.
+
+    Attributes:
+        opt_level: the optimization level; None: the default.
+        builds: how many functions were built.
+    """
+
+    def __init__(self, opt_level: int | None = None) -> None:
+        self.opt_level = opt_level
+        self.builds = 0
+        self._built: dict[int, list[tuple[Function, tw.Executable]]] = {}
+
+    def __call__(self, function: Function, arrays: Sequence[Any]) -> Any:
+        known = self._built.setdefault(structural_hash(function), [])
+        for other, executable in known:
+            if structural_equal(function, other):
+                return executable(*arrays)
+        executable = tw.build(function, opt_level=self.opt_level)
+        self.builds += 1
+        known.append((function, executable))
+        return executable(*arrays)
+
+
+def tolerances(entry: Any, dtype: torch.dtype) -> dict[str, float]:
+    """Return the greatest tolerances that an entry states for an element type; nothing if it states none."""
     found: list[Any] = []
     for decorator in entry.decorators or ():
         for each in getattr(decorator, "decorators", [decorator]):
-            if isinstance(each, toleranceOverride) and torch.float32 in each.d:
-                found.append(each.d[torch.float32])
+            if isinstance(each, toleranceOverride) and dtype in each.d:
+                found.append(each.d[dtype])
     if not found:
         return {}
     return {"rtol": max(each.rtol for each in found), "atol": max(each.atol for each in found)}
@@ -135,15 +157,10 @@ def _imported(run: Callable[..., Any], tensors: Sequence[torch.Tensor]) -> tuple
         return main, None
 
 
-def judge_sample(entry: Any, sample: Any, compile: bool) -> None:
-    """Compare one sample with PyTorch.
-
-    Raises:
-        NotTracedError, TilewrightError, AssertionError: as said.
-    """
+def as_function(entry: Any, sample: Any) -> tuple[Callable[..., Any], list[torch.Tensor]]:
+    """Return the operator as a function of the tensors of a sample, and these."""
     leaves, spec = pytree.tree_flatten((sample.input, sample.args, sample.kwargs))
     places = [number for number, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
-    tensors = [leaves[number].detach() for number in places]
 
     def run(*given: torch.Tensor) -> Any:
         filled = list(leaves)
@@ -152,37 +169,132 @@ def judge_sample(entry: Any, sample: Any, compile: bool) -> None:
         x, args, kwargs = pytree.tree_unflatten(filled, spec)
         return entry.op(x, *args, **kwargs)
 
+    return run, [leaves[number].detach() for number in places]
+
+
+def judge_sample(entry: Any, sample: Any, dtype: torch.dtype, compute: Compute) -> None:
+    """Compare one sample with PyTorch.
+
+    Raises:
+        NotTracedError, OutOfScopeError, TilewrightError, CloserError, AssertionError: as said.
+    """
+    run, tensors = as_function(entry, sample)
     with torch.no_grad():
+        try:
+            expected, _ = pytree.tree_flatten(run(*[tensor.clone() for tensor in tensors]))
+        except Exception as error:
+            raise OutOfScopeError(f"{type(error).__name__}: {error}") from error
         function, numbers = _imported(run, [tensor.clone() for tensor in tensors])
-        expected, _ = pytree.tree_flatten(run(*[tensor.clone() for tensor in tensors]))
-        found = computed(function, [np.array(as_array(tensor), order="C") for tensor in tensors], compile)
+        arrays = compute(function, [np.array(as_array(tensor), order="C") for tensor in tensors])
         wanted = expected if numbers is None else [expected[number] for number in numbers]
-        for one, other in zip(found, wanted, strict=True):
-            array = torch.from_numpy(np.array(one)) if one.dtype.name != "bfloat16" else other
-            if isinstance(other, torch.Tensor) and other.is_complex():
-                array = torch.view_as_complex(array)
-            elif not isinstance(other, torch.Tensor):
-                array = array.item()
-            torch.testing.assert_close(array, other, equal_nan=True, check_stride=False, **tolerances(entry))
+        given = arrays if isinstance(arrays, tuple) else (arrays,)
+        found = [_as_result(one, other) for one, other in zip(given, wanted, strict=True)]
+        if entry.name in UNDEFINED:
+            wanted = [torch.zeros_like(value) for value in wanted]
+            found = [torch.zeros_like(value) for value in found]
+
+        def exact() -> list[Any]:
+            wide, _ = pytree.tree_flatten(run(*[_wide(tensor) for tensor in tensors]))
+            return wide if numbers is None else [wide[number] for number in numbers]
+
+        compare(found, wanted, exact, tolerances(entry, dtype))
 
 
-def judge(entry: Any, most: int, compile: bool) -> tuple[str, str]:
-    """Return how an entry fares: ``passed``, ``not traced``, ``unsupported``, ``wrong`` or ``error``, and why."""
+def _as_result(array: Any, like: Any) -> Any:
+    """Return a result as PyTorch's is: a tensor, of complex numbers perhaps, or a number."""
+    tensor = as_tensor(np.array(array))
+    if not isinstance(like, torch.Tensor):
+        return tensor.item()
+    return torch.view_as_complex(tensor) if like.is_complex() else tensor
+
+
+def _wide(tensor: torch.Tensor) -> torch.Tensor:
+    if tensor.is_complex():
+        return tensor.to(torch.complex128)
+    return tensor.double() if tensor.is_floating_point() else tensor.clone()
+
+
+def compare(
+    found: Sequence[Any], expected: Sequence[Any], exact: Callable[[], Sequence[Any]], tolerance: dict[str, float]
+) -> None:
+    """Compare results with PyTorch's.
+
+    Args:
+        found: the results.
+        expected: PyTorch's.
+        exact: returns PyTorch's in double precision.
+        tolerance: the tolerances, where they are not the usual ones.
+
+    Raises:
+        AssertionError: one differs.
+        CloserError: one differs, and agrees with double precision, as PyTorch's does not.
+    """
+    options: dict[str, Any] = {"equal_nan": True, "check_stride": False, **tolerance}
     try:
-        for sample in samples_of(entry, most):
-            judge_sample(entry, sample, compile)
-    except NotTracedError as error:
-        return "not traced", str(error)
-    except NotImplementedError as error:
-        return "unsupported", str(error)
+        for one, other in zip(found, expected, strict=True):
+            torch.testing.assert_close(one, other, **options)
     except AssertionError as error:
-        return "wrong", str(error)
-    except TilewrightError as error:
-        return "error", f"{type(error).__name__}: {error}"
+        try:
+            for one, wide in zip(found, exact(), strict=True):
+                torch.testing.assert_close(one, wide, check_dtype=False, **_of(options, one))
+        except Exception:
+            raise error from None
+        raise judging.CloserError(f"PyTorch's own result is not as exact: {error}") from None
+
+
+def _of(options: dict[str, Any], found: Any) -> dict[str, Any]:
+    """Return options with the usual tolerances of a result's own element type, which is not that of the exact one."""
+    if "rtol" in options or not isinstance(found, torch.Tensor):
+        return options
+    rtol, atol = torch.testing._comparison.default_tolerances(found)
+    return {**options, "rtol": rtol, "atol": atol}
+
+
+def judge_gradients(entry: Any, sample: Any, dtype: torch.dtype, opt_level: int | None) -> None:
+    """Compare the gradients of one sample's tensors, compiled by ``torch.compile`` without fallback, with PyTorch's.
+
+    Raises:
+        NotTracedError, OutOfScopeError, TilewrightError, CloserError, AssertionError: as said.
+    """
+    run, tensors = as_function(entry, sample)
+    needed = [number for number, leaf in enumerate(tensors) if leaf.is_floating_point() or leaf.is_complex()]
+
+    def gradients(call: Callable[..., Any], given: Sequence[torch.Tensor]) -> Sequence[Any]:
+        inputs = [leaf.detach().clone().requires_grad_(number in needed) for number, leaf in enumerate(given)]
+        found = [leaf for leaf in pytree.tree_leaves(call(*inputs)) if isinstance(leaf, torch.Tensor)]
+        results = [leaf for leaf in found if leaf.requires_grad]
+        if not results:
+            raise OutOfScopeError("no result has a gradient")
+        generator = torch.Generator().manual_seed(1)
+        weights = [torch.randn(leaf.shape, generator=generator, dtype=torch.float64) for leaf in results]
+        sums = [(leaf * weight.to(leaf.dtype)).sum() for leaf, weight in zip(results, weights, strict=True)]
+        total = torch.stack([part.real + part.imag if part.is_complex() else part for part in sums]).sum()
+        wanted = [inputs[number] for number in needed]
+        return torch.autograd.grad(total, wanted, allow_unused=True, materialize_grads=True)  # type: ignore[no-any-return]
+
+    def own(*given: torch.Tensor) -> Any:  # of copies: an operator that works in place must not change a leaf
+        return run(*[tensor.clone() for tensor in given])
+
+    try:
+        expected = gradients(own, tensors)
     except Exception as error:
-        place = traceback.extract_tb(error.__traceback__)[-1]
-        return "error", f"{type(error).__name__}: {error} ({Path(place.filename).name}:{place.lineno})"
-    return "passed", ""
+        raise OutOfScopeError(f"{type(error).__name__}: {error}") from error
+    torch._dynamo.reset()
+    options = {"fallback": False, "opt_level": opt_level}
+    compiled = torch.compile(own, backend="tilewright", fullgraph=True, dynamic=False, options=options)
+    try:
+        found = gradients(compiled, tensors)
+    except (torch._dynamo.exc.Unsupported, torch._dynamo.exc.UserError) as error:
+        raise NotTracedError(str(error).splitlines()[0]) from None
+    compare(found, expected, lambda: gradients(own, [_wide(tensor) for tensor in tensors]), tolerances(entry, dtype))
+
+
+def cases(entry: Any, dtype: torch.dtype, most: int | None, judge_one: Judge) -> judging.Cases:
+    """Yield the cases of an entry: its first samples."""
+    torch.manual_seed(0)
+    samples: Iterator[Any] = entry.sample_inputs("cpu", dtype, requires_grad=False)
+    for sample in itertools.islice(samples, most):
+        yield functools.partial(judge_one, entry, sample, dtype)
 
 
 def name_of(entry: Any) -> str:
@@ -190,47 +302,43 @@ def name_of(entry: Any) -> str:
     return f"{entry.name}.{entry.variant_test_name}" if entry.variant_test_name else str(entry.name)
 
 
+def entries(dtype: torch.dtype, gradients: bool = False) -> dict[str, Any]:
+    """Return the entries that have samples of an element type on the processor, and gradients if asked, by name."""
+
+    def fits(entry: Any) -> bool:
+        if gradients and not (entry.supports_autograd and dtype in entry.supported_backward_dtypes("cpu")):
+            return False
+        return dtype in entry.supported_dtypes("cpu")
+
+    return {name_of(entry): entry for entry in filter(fits, op_db)}
+
+
 def main() -> None:
     """Judge the entries and print the summary."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="*", help="entries to judge (default: all)")
-    parser.add_argument("--samples", type=int, default=1 << 30, help="judge so many samples of each entry at most")
+    parser = judging.arguments(__doc__)
+    parser.add_argument("--samples", type=int, help="judge so many samples of each entry at most")
+    parser.add_argument("--dtype", default="float32", help="the element type of the samples")
     parser.add_argument("--compile", action="store_true", help="compile, rather than use the NumPy references")
-    parser.add_argument("--json", type=Path, help="write the results there")
-    parser.add_argument("--part", default="0/1", help="judge every n-th entry: number/n")
-    options = parser.parse_args()
+    parser.add_argument("--gradients", action="store_true", help="compile, and compare the gradients")
+    parser.add_argument("--opt-level", type=int, help="the optimization level of --compile")
+    options: argparse.Namespace = parser.parse_args()
     warnings.simplefilter("ignore")
+    torch._logging.set_logs(dynamo=logging.ERROR)
     torch.set_num_threads(1)
-    results: dict[str, tuple[str, str]] = {}
-    number, parts = map(int, options.part.split("/"))
-    for entry in op_db[number::parts]:
-        name = name_of(entry)
-        if options.names and name not in options.names and entry.name not in options.names:
-            continue
-        if torch.float32 not in entry.supported_dtypes("cpu"):
-            results[name] = "no float32", ""
-            continue
-        start = time.perf_counter()
-        results[name] = judge(entry, options.samples, options.compile)
-        print(
-            f"{name}: {': '.join(filter(None, results[name]))[:300]} [{time.perf_counter() - start:.1f} s]", flush=True
-        )
-    if options.json:
-        options.json.write_text(json.dumps(results, indent=1))
-    summarize(results)
+    dtype: torch.dtype = getattr(torch, options.dtype)
 
+    def subject(entry: Any) -> judging.Cases:
+        if options.gradients:
+            judge_one: Judge = functools.partial(judge_gradients, opt_level=options.opt_level)
+        else:
+            judge_one = functools.partial(
+                judge_sample, compute=Compiled(options.opt_level) if options.compile else by_reference
+            )
+        return cases(entry, dtype, options.samples, judge_one)
 
-def summarize(results: dict[str, tuple[str, str]]) -> None:
-    """Print the counts of outcomes, and the missing overloads by the entries that need them."""
-    counts = collections.Counter(outcome for outcome, _ in results.values())
-    missing = collections.Counter(
-        overload
-        for outcome, reason in results.values()
-        if outcome == "unsupported"
-        for overload in re.findall(r"([\w.]+) \(nodes:", reason)
-    )
-    print(*(f"{overload}: {count}" for overload, count in missing.most_common()), sep="\n")
-    print(f"{len(results)} entries:", ", ".join(f"{count} {outcome}" for outcome, count in counts.most_common()))
+    found = entries(dtype, options.gradients)
+    subjects = {name: functools.partial(subject, entry) for name, entry in found.items()}
+    judging.run(options, subjects, {name: entry.name for name, entry in found.items()})
 
 
 if __name__ == "__main__":

@@ -211,6 +211,29 @@ def test_complex_numbers_share_memory() -> None:
     assert_close(found, torch.fft.rfft(x) * (1 + 2j))
 
 
+def test_gradients_of_complex_results_go_in() -> None:
+    parts = torch.randn(5, 2, requires_grad=True)
+    (found,) = torch.autograd.grad(compile_(torch.view_as_complex)(parts).abs().sum(), parts)
+    (expected,) = torch.autograd.grad(torch.view_as_complex(parts).abs().sum(), parts)
+    assert_close(found, expected)
+
+
+def test_a_size_that_depends_on_data_is_kept_for_the_backward_pass() -> None:
+    def positive(x: Any) -> Any:
+        return torch.masked_select(x, x > 0) * 2
+
+    x = torch.randn(5, 4, requires_grad=True)
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
+        (found,) = torch.autograd.grad(compile_(positive)(x).sum(), x)
+    assert_close(found, torch.where(x > 0, 2.0, 0.0))
+
+
+def test_the_gradient_of_log_sigmoid_of_a_number_agrees() -> None:
+    x = torch.tensor(0.3, requires_grad=True)
+    (found,) = torch.autograd.grad(compile_(torch.nn.functional.logsigmoid)(x), x)
+    assert_close(found, torch.sigmoid(-x.detach()))
+
+
 def test_autocast_agrees() -> None:
     module = networks.Perceptron().eval()
     model = compile_(module)

@@ -5,14 +5,15 @@
 
 from __future__ import annotations
 
+import functools
+from typing import Any
+
 import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: make torch")
 pytest.importorskip("expecttest", reason="the database of operators needs expecttest: make torch")
 
-from torch.testing._internal.common_methods_invocations import op_db  # noqa: E402
-
-from tests.torch import opinfo  # noqa: E402
+from tests.torch import judging, opinfo  # noqa: E402
 from tilewright.graphir.frontend.torch import registry  # noqa: E402
 
 #: Entries of each family of converters, which the operators' NumPy references compute: these are fast.
@@ -32,20 +33,34 @@ ENTRIES = (
 COMPILED = ("special.legendre_polynomial_p", "linalg.lu_solve", "unique", "fft.rfft", "frexp")
 
 
+def verdict(name: str, most: int, compute: Any = opinfo.by_reference) -> tuple[str, Any]:
+    """Judge the first samples of an entry."""
+    entry = opinfo.entries(torch.float32)[name]
+    judge = functools.partial(opinfo.judge_sample, compute=compute)
+    found = judging.judge(opinfo.cases(entry, torch.float32, most, judge))
+    return found.outcome, found.reasons
+
+
 @pytest.mark.parametrize("name", ENTRIES)
 def test_an_entry_agrees_with_pytorch(name: str) -> None:
-    (entry,) = (entry for entry in op_db if opinfo.name_of(entry) == name)
-    assert opinfo.judge(entry, 2, compile=False) == ("passed", "")
+    assert verdict(name, 2) == ("passed", [])
 
 
 @pytest.mark.parametrize("name", COMPILED)
 def test_a_compiled_entry_agrees_with_pytorch(name: str) -> None:
-    (entry,) = (entry for entry in op_db if opinfo.name_of(entry) == name)
-    assert opinfo.judge(entry, 1, compile=True) == ("passed", "")
+    assert verdict(name, 1, opinfo.Compiled()) == ("passed", [])
 
 
 def test_a_wrong_converter_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "_CONVERTERS", dict(registry._CONVERTERS))
     registry._CONVERTERS["aten.sin.default"] = registry._CONVERTERS["aten.cos.default"]
-    (entry,) = (entry for entry in op_db if opinfo.name_of(entry) == "sin")
-    assert opinfo.judge(entry, 1, compile=False)[0] == "wrong"
+    assert verdict("sin", 1)[0] == "wrong"
+
+
+def test_a_verdict_goes_on_where_it_was() -> None:
+    entry = opinfo.entries(torch.float32)["add"]
+    judge = functools.partial(opinfo.judge_sample, compute=opinfo.by_reference)
+    begun = judging.judge(opinfo.cases(entry, torch.float32, 3, judge), judging.Verdict("passed", judged=2), -1.0)
+    assert (begun.outcome, begun.judged, begun.complete) == ("passed in part", 2, False)
+    ended = judging.judge(opinfo.cases(entry, torch.float32, 3, judge), begun)
+    assert (ended.outcome, ended.judged, ended.complete) == ("passed", 3, True)

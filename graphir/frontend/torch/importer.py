@@ -9,11 +9,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import sympy
 import torch
 from torch import fx
 from torch._subclasses.fake_tensor import unset_fake_temporarily
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
-from tilewright.graphir.dims import simplify
+from tilewright.graphir.dims import Dim, simplify
 from tilewright.graphir.expr import Constant, Expr, TupleGetItem, Var, const
 from tilewright.graphir.frontend.runtime_sizes import RuntimeSizes
 from tilewright.graphir.frontend.torch.control_flow import (
@@ -287,6 +289,19 @@ class Importer:
             place = getattr(path[-1], "idx", None)
             if place is not None and isinstance(results[number], Expr):
                 self.sizes.bind(str(symbol), shape_of(results[number])[place])
+
+        values = node.meta.get("val")
+        for value, result in zip(values if isinstance(values, (list, tuple)) else [values], results, strict=False):
+            if isinstance(value, torch.Tensor) and isinstance(result, Expr):
+                self._learn_sizes(value.shape, shape_of(result))
+
+    def _learn_sizes(self, claimed: Sequence[Any], found: Sequence[Dim]) -> None:
+        """Bind the symbols among sizes that depend on data, where the graph of a part of a program no longer tells
+        which node they come from."""
+        for size, dim in zip(claimed, found, strict=False):
+            formula = size.node.expr if isinstance(size, torch.SymInt) else None
+            if isinstance(formula, sympy.Symbol) and not self.sizes.knows(formula.name) and free_unbacked_symbols(size):
+                self.sizes.bind(formula.name, dim)
 
     def _number(self, node: fx.Node, scope: Mapping[fx.Node, Value]) -> Value:
         """Convert a node that reads a number of the graph: an integer may become a size."""

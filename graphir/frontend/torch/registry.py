@@ -19,7 +19,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 #: The converters by the names of overloads.
 _CONVERTERS: dict[str, Converter] = {}
 #: What precedes the name of an overload on complex numbers.
-_COMPLEX = "complex "
+COMPLEX = "complex "
 #: Held during a registration.
 _lock = threading.Lock()
 
@@ -41,7 +41,7 @@ def converter(*names: str, of_complex: bool = False) -> Callable[[F], F]:
     def register(function: F) -> F:
         with _lock:
             for name in names:
-                key = _COMPLEX + name if of_complex else name
+                key = COMPLEX + name if of_complex else name
                 found = _CONVERTERS.get(key)
                 if found is not None and _definition(found) != _definition(function):
                     raise ArgumentValueError(f"{key}: two converters")
@@ -57,7 +57,7 @@ def _definition(function: Converter) -> tuple[str, str]:
 
 def find_converter(name: str, of_complex: bool = False) -> Converter | None:
     """Return the converter of an overload, or None."""
-    return _CONVERTERS.get(_COMPLEX + name if of_complex else name)
+    return _CONVERTERS.get(COMPLEX + name if of_complex else name)
 
 
 def converted_overloads() -> list[str]:

@@ -33,6 +33,10 @@ class Sizes:
         """State that the symbol ``name`` is ``dim``."""
         self._known[name] = dim
 
+    def knows(self, name: str) -> bool:
+        """Return whether the symbol ``name`` is bound."""
+        return name in self._known
+
     def dim(self, size: int | torch.SymInt) -> Dim:
         """Return a size as a dimension.
 

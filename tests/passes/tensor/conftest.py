@@ -35,7 +35,7 @@ def _arrays(func: PrimFunc, sizes: dict[str, int]) -> list[np.ndarray]:
     arrays = []
     for buffer in func.buffers:
         shape = [_size(extent, func, sizes) for extent in buffer.shape]
-        arrays.append((random.standard_normal(shape) * 4).astype(buffer.dtype.numpy))
+        arrays.append(np.array(random.standard_normal(shape) * 4, buffer.dtype.numpy))
     return arrays
 
 

@@ -163,6 +163,21 @@ def test_division_by_zero_in_lanes_that_do_not_count_is_avoided(keeps_results):
     )
 
 
+def test_a_predicate_per_lane_on_a_buffer_without_dimensions(keeps_results):
+    after = keeps_results(
+        on_avx512,
+        """
+        primfunc @f(A: Buffer[(), float32], B: Buffer[(n,), float32], n: int64) attrs {"num_outputs": 1} {
+          for i in vectorized(n) {
+            B[i] = A[() where i % 3 > 0] + 1.0
+          }
+        }
+        """,
+        n=21,
+    )
+    assert is_vector_code(after)
+
+
 def test_a_store_of_all_iterations_to_one_element_keeps_the_loop_serial(keeps_results):
     with PassContext() as ctx:
         after = keeps_results(

@@ -96,9 +96,10 @@ def log_sigmoid(node: Node, x: Expr) -> list[Expr] | Expr:
     result = subtract(least, get_operator("log1p")(power))
     if not isinstance(node.value, (list, tuple)):
         return result
-    buffer = power if len(node.value[1].shape) else None
-    empty = get_operator("zeros")(shape=node.result(1).shape, dtype=dtype_of(x))
-    return [result, power if buffer is not None and node.value[1].numel() else empty]
+    shape = node.result(1).shape
+    if len(shape) == len(node.value[0].shape):
+        return [result, power]
+    return [result, get_operator("zeros")(shape=shape, dtype=dtype_of(x))]  # on other devices it has no elements
 
 
 @converter("aten.prelu.default", "aten._prelu_kernel.default")

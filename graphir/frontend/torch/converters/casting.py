@@ -125,7 +125,7 @@ def scalar_tensor(node: Node, value: Any, *_: Any) -> Expr:
 @converter("aten.arange.default", "aten.arange.start", "aten.arange.start_step", "prims.iota.default")
 def arange(node: Node, *arguments: Any) -> Expr:
     """Return numbers at equal distances: of integers exactly as many as PyTorch counts."""
-    start, stop, step = _range(node.label, arguments)
+    start, stop, step = (int(each) if isinstance(each, bool) else each for each in _range(node.label, arguments))
     numbers = (start, stop, step)
     if all(isinstance(number, (int, Scalar)) for number in numbers) and isinstance(step, int):
         return get_operator("arange")(start=start, stop=stop, step=step, dtype=node.dtype)

@@ -3,27 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-from tilewright.graphir.dims import dim_equal, product
+from tilewright.graphir.dims import Dim, dim_equal, product, simplify
 from tilewright.graphir.expr import Expr
-from tilewright.graphir.frontend.torch.converters.windows import per_axis
-from tilewright.graphir.frontend.torch.node import Node, dtype_of, reshaped, shape_of
+from tilewright.graphir.frontend.runtime_sizes import as_number
+from tilewright.graphir.frontend.torch.converters.windows import CONVOLUTIONS, per_axis
+from tilewright.graphir.frontend.torch.node import Node, cast_to, dtype_of, reshaped, shape_of
 from tilewright.graphir.frontend.torch.registry import converter
 from tilewright.graphir.op import get_operator
-from tilewright.graphir.ops.calls import concatenate, pad, reshape, sum, transpose
-
-
-@converter("aten.max_pool2d_with_indices_backward.default", "aten.max_pool3d_with_indices_backward.default")
-def max_pool_backward(node: Node, grad: Expr, x: Expr, *options: Any) -> Expr:
-    """Add each gradient at the place that its window's greatest element has in the channel."""
-    indices = options[-1]
-    rank = 3 if "3d" in node.label.partition(" ")[0] else 2
-    shape = shape_of(x)
-    before, space = shape[:-rank], product(shape[-rank:])
-    empty = get_operator("zeros")(shape=(*before, space), dtype=dtype_of(x))
-    rows, places = (reshape(each, newshape=(*before, -1)) for each in (grad, indices))
-    return reshaped(get_operator("scatter_elements")(empty, places, rows, axis=-1, reduction="add"), shape)
+from tilewright.graphir.ops.calls import concatenate, expand_dims, multiply, pad, reshape, subtract, sum, transpose
+from tilewright.tensorir.dtype import INT64
 
 
 @converter("aten.convolution_backward.default")
@@ -41,20 +30,26 @@ def convolution_backward(
     groups: int,
     output_mask: Sequence[bool],
 ) -> list[Expr | None]:
-    """Return the gradients of a convolution's data, weight and bias: each is a convolution, or a sum, too."""
+    """Return the gradients of a convolution's data, weight and bias: each is a convolution, or a sum, too.
+
+    A transposed convolution spreads its data as a convolution spreads gradients: the two change their roles.
+    """
     rank = len(shape_of(weight)) - 2
-    if transposed or rank > 2 or not all(isinstance(dim, int) for dim in shape_of(weight)):
-        raise node.unsupported("the gradient of a transposed convolution, or of one in three dimensions,")
+    if rank not in CONVOLUTIONS or not all(isinstance(dim, int) for dim in shape_of(weight)):
+        raise node.unsupported(f"the gradient of a convolution by a weight of shape {shape_of(weight)}")
     steps, margins, distances = (per_axis(value, rank) for value in (stride, padding, dilation))
     window = [int(size) for size in shape_of(weight)[2:]]  # type: ignore[arg-type]
     results: list[Expr | None] = [None, None, None]
     if output_mask[0]:
-        results[0] = _of_data(grad, x, weight, steps, margins, distances, groups, window)
+        if transposed:
+            results[0] = get_operator(CONVOLUTIONS[rank])(
+                grad, weight, strides=steps, padding=margins * 2, dilation=distances, groups=groups
+            )
+        else:
+            results[0] = _of_data(grad, x, weight, steps, margins, distances, groups)
     if output_mask[1]:
-        channels = shape_of(x)[1]
-        if not isinstance(channels, int):
-            raise node.unsupported(f"a number of channels {channels}")
-        results[1] = _of_weight(grad, x, steps, margins, distances, groups, window, channels)
+        spread, data = (x, grad) if transposed else (grad, x)
+        results[1] = _of_weight(spread, data, steps, margins, distances, groups, window)
     if output_mask[2]:
         results[2] = sum(grad, axis=(0, *range(2, 2 + rank)))
     return results
@@ -68,7 +63,6 @@ def _of_data(
     margins: Sequence[int],
     distances: Sequence[int],
     groups: int,
-    window: Sequence[int],
 ) -> Expr:
     """Spread the gradients by the weight: a transposed convolution, which may end before the data do."""
     made = get_operator("nn.conv_transpose")(
@@ -89,12 +83,11 @@ def _of_weight(
     distances: Sequence[int],
     groups: int,
     window: Sequence[int],
-    channels: int,
 ) -> Expr:
     """Convolve the data with the gradients over space; items take the place of channels. Strides and dilation change
     their roles."""
     rank = len(steps)
-    per_group, outputs = channels // groups, int(shape_of(grad)[1]) // groups  # type: ignore[arg-type]
+    per_group, outputs = (int(shape_of(each)[1]) // groups for each in (x, grad))  # type: ignore[arg-type]
     exchange = (1, 0, *range(2, 2 + rank))
     parts = []
     for group in range(groups):
@@ -102,7 +95,7 @@ def _of_weight(
         if groups > 1:
             data = _channels(x, group * per_group, per_group)
             gradients = _channels(grad, group * outputs, outputs)
-        made = get_operator("nn.conv2d" if rank == 2 else "nn.conv1d")(
+        made = get_operator(CONVOLUTIONS[rank])(
             transpose(data, axes=exchange),
             transpose(gradients, axes=exchange),
             strides=tuple(distances),
@@ -118,3 +111,39 @@ def _of_weight(
 
 def _channels(x: Expr, first: int, count: int) -> Expr:
     return get_operator("slice")(x, begin=(first,), end=(first + count,), axes=(1,))
+
+
+@converter("aten._cdist_backward.default")
+def cdist_backward(node: Node, grad: Expr, x1: Expr, x2: Expr, p: float, distances: Expr) -> Expr:
+    """Return the gradient of the first points of distances between points; where two coincide it is zero."""
+    call = get_operator
+    away = call("subtract")(expand_dims(x1, axis=-2), expand_dims(x2, axis=-3))
+    far, upper = (expand_dims(part, axis=-1) for part in (distances, grad))
+    sign, size = call("sign")(away), call("abs")(away)
+    if p == 0:
+        return call("zeros_like")(x1)
+    if p == float("inf"):
+        parts = multiply(sign, cast_to(call("equal")(size, far), node.dtype))
+    elif p == 1:
+        parts = sign
+    else:
+        none = call("zeros_like")(size)
+        quotient = call("divide")(size, call("where")(call("greater")(far, 0.0), far, call("ones_like")(far)))
+        powers = call("where")(call("greater")(size, 0.0), call("power")(quotient, node.tensor(float(p) - 1)), none)
+        parts = multiply(sign, powers)
+    return reshaped(sum(multiply(parts, upper), axis=(-2,)), node.shape)
+
+
+@converter("aten.masked_scatter_backward.default")
+def masked_scatter_backward(node: Node, grad: Expr, mask: Expr, sizes: Sequence[Dim]) -> Expr:
+    """Return the gradients of the elements that went to the places of a mask, one after the other."""
+    count = product(sizes)
+    chosen = reshape(get_operator("broadcast_to")(mask, shape=shape_of(grad)), newshape=(-1,))
+    numbers = subtract(get_operator("cumsum")(cast_to(chosen, INT64), axis=0), 1)
+    last = get_operator("minimum")(numbers, as_number(count))
+    places = get_operator("where")(chosen, last, multiply(get_operator("ones_like")(last), as_number(count)))
+    empty = get_operator("zeros")(shape=(simplify(count + 1),), dtype=dtype_of(grad))
+    rows = reshape(grad, newshape=(-1,))
+    found = get_operator("scatter_elements")(empty, places, rows, axis=0, reduction="add")
+    kept = get_operator("slice")(found, begin=(0,), end=(count,), axes=(0,))
+    return reshaped(kept, tuple(sizes))

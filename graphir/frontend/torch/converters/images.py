@@ -74,6 +74,8 @@ for _overload in ("upsample_bilinear2d", "upsample_bicubic2d"):
 
 
 def _smooth(node: Node, x: Expr, method: str, align: bool, scales: Sequence[Any] | None, antialias: bool) -> Expr:
+    if antialias and align:  # PyTorch's filter has another width than that of ONNX, whose operator it is
+        raise node.unsupported("antialiasing with aligned corners")
     mode = "align_corners" if align else "half_pixel"
     extra: dict[str, Any] = {"antialias": True, "exclude_outside": True} if antialias else {}
     if method == "cubic":

@@ -41,7 +41,9 @@ def take_flat(node: Node, x: Expr, index: Expr) -> Expr:
 
 @converter("aten.gather.default")
 def gather(node: Node, x: Expr, dim: int, index: Expr, *_: Any) -> Expr:
-    """Return elements by their places along an axis."""
+    """Return elements by their places along an axis; no places may have any number of dimensions."""
+    if any(isinstance(dim, int) and dim == 0 for dim in node.shape):
+        return get_operator("zeros")(shape=node.shape, dtype=node.dtype)
     if not shape_of(index):
         return reshape(take(reshape(x, newshape=(-1,)), reshape(index, newshape=(1,)), axis=0), newshape=())
     if not shape_of(x):

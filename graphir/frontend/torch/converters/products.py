@@ -11,8 +11,8 @@ from tilewright.graphir.expr import Expr
 from tilewright.graphir.frontend.torch.node import Node, cast_to, dtype_of, reshaped, shape_of
 from tilewright.graphir.frontend.torch.registry import converter
 from tilewright.graphir.op import get_operator
-from tilewright.graphir.ops.calls import add, expand_dims, matmul, multiply, reshape, squeeze, transpose
-from tilewright.tensorir.dtype import BOOL
+from tilewright.graphir.ops.calls import add, expand_dims, matmul, multiply, reshape, squeeze, subtract, transpose
+from tilewright.tensorir.dtype import BOOL, DataType
 
 
 @converter("aten.mm.default", "aten.bmm.default", "aten.matmul.default", "aten.mv.default", "aten.dot.default")
@@ -177,23 +177,74 @@ def _with_leading(x: Expr, parts: tuple[Expr, ...]) -> Expr:
 
 def log_sums(node: Node, query: Expr, key: Expr, mask: Expr | None, is_causal: bool, scale: float | None) -> Expr:
     """Return the logarithm of the sum of exponentials of each query's scores."""
+    scores = _scores(node, query, key, mask, is_causal, _scale(node, query, scale), node.result(1).dtype)
+    return get_operator("logsumexp")(scores, axis=(-1,), keepdims=False)
+
+
+def _scale(node: Node, query: Expr, scale: float | None) -> float:
+    """Return the factor of the scores."""
     width = shape_of(query)[-1]
+    if scale is not None:
+        return float(node.number(scale, "a scale"))
     if not isinstance(width, int):
         raise node.unsupported(f"a width {width}")
-    wide = node.result(1).dtype
-    axes = (*range(len(shape_of(key)) - 2), len(shape_of(key)) - 1, len(shape_of(key)) - 2)
-    scores = cast_to(matmul(query, transpose(key, axes=axes)), wide)
-    scores = multiply(scores, node.tensor(width**-0.5 if scale is None else float(scale), wide))
+    return float(width**-0.5)
+
+
+def _scores(
+    node: Node, query: Expr, key: Expr, mask: Expr | None, is_causal: bool, scale: float, wide: DataType
+) -> Expr:
+    """Return what the softmax of attention is computed of: the products of queries with keys, scaled and masked."""
+    scores = multiply(cast_to(matmul(query, _flipped(key)), wide), node.tensor(scale, wide))
+    low = node.tensor(float("-inf"), wide)
     if mask is not None:
-        low = node.tensor(float("-inf"), wide)
         scores = (
             get_operator("where")(mask, scores, low) if dtype_of(mask) is BOOL else add(scores, cast_to(mask, wide))
         )
     if is_causal:
         ones = get_operator("full")(shape=shape_of(scores)[-2:], fill=1.0, dtype=wide)
-        seen = get_operator("greater")(get_operator("tril")(ones), 0.0)
-        scores = get_operator("where")(seen, scores, node.tensor(float("-inf"), wide))
-    return get_operator("logsumexp")(scores, axis=(-1,), keepdims=False)
+        scores = get_operator("where")(get_operator("greater")(get_operator("tril")(ones), 0.0), scores, low)
+    return scores
+
+
+def _flipped(x: Expr) -> Expr:
+    """Exchange the last two axes."""
+    rank = len(shape_of(x))
+    return transpose(x, axes=(*range(rank - 2), rank - 1, rank - 2))
+
+
+@converter("aten._scaled_dot_product_flash_attention_for_cpu_backward.default")
+def flash_attention_backward(
+    node: Node,
+    grad: Expr,
+    query: Expr,
+    key: Expr,
+    value: Expr,
+    out: Expr,
+    log_sum: Expr,
+    dropout_p: float,
+    is_causal: bool,
+    mask: Expr | None,
+    scale: float | None,
+) -> list[Expr]:
+    """Return the gradients of queries, keys and values (FlashAttention, 2022, appendix B.4), of weights that are
+    computed anew from the sums that the forward pass kept."""
+    if dropout_p:
+        raise node.unsupported("dropout while training")
+    wide = dtype_of(log_sum)
+    factor = _scale(node, query, scale)
+    q, k, v, upper, made = (cast_to(part, wide) for part in (query, key, value, grad, out))
+    scores = _scores(node, q, k, mask, is_causal, factor, wide)
+    weights = get_operator("exp")(subtract(scores, expand_dims(log_sum, axis=-1)))
+    if mask is not None:  # a query that sees no key: its sum is that of nothing
+        seen = get_operator("greater")(expand_dims(log_sum, axis=-1), float("-inf"))
+        weights = get_operator("where")(seen, weights, get_operator("zeros_like")(weights))
+    of_weights = subtract(
+        matmul(upper, _flipped(v)), get_operator("sum")(multiply(upper, made), axis=(-1,), keepdims=True)
+    )
+    of_scores = multiply(multiply(weights, of_weights), node.tensor(factor, wide))
+    found = (matmul(of_scores, k), matmul(_flipped(of_scores), q), matmul(_flipped(weights), upper))
+    return [cast_to(part, node.result(number).dtype) for number, part in enumerate(found)]
 
 
 @converter("aten._trilinear.default")

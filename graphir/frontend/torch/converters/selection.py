@@ -174,7 +174,10 @@ def runs(node: Node, x: Expr, return_inverse: bool, return_counts: bool, dim: in
     ends = get_operator("concatenate")([places, get_operator("sizes")(values=(extent,))], axis=0)
     lengths = subtract(get_operator("slice")(ends, begin=(1,), end=(None,), axes=(0,)), places)
     numbers = reshaped(number, shape_of(x))
-    return [take(flat, places, axis=0), *_wanted((numbers, return_inverse), (lengths, return_counts))]
+    made = take(flat, places, axis=0)
+    if dim is not None:  # PyTorch then returns the numbers, asked or not
+        return [made, numbers, *_wanted((lengths, return_counts))]
+    return [made, *_wanted((numbers, return_inverse), (lengths, return_counts))]
 
 
 @converter("aten.nonzero_static.default")

@@ -27,7 +27,8 @@ from tilewright.graphir.ops.calls import (
 )
 from tilewright.tensorir.expr import as_expr, maximum
 
-_CONVOLUTIONS = {1: "nn.conv1d", 2: "nn.conv2d", 3: "nn.conv3d"}
+#: The operators that convolve over so many axes.
+CONVOLUTIONS = {1: "nn.conv1d", 2: "nn.conv2d", 3: "nn.conv3d"}
 
 
 def per_axis(value: Any, rank: int) -> tuple[int, ...]:
@@ -69,11 +70,11 @@ def convolved(
 ) -> Expr:
     """Convolve data with or without a batch; padding may be a word."""
     rank = len(shape_of(weight)) - 2
-    if rank not in _CONVOLUTIONS:
+    if rank not in CONVOLUTIONS:
         raise node.unsupported(f"convolution in {rank} dimensions")
     batch = x if len(shape_of(x)) == rank + 2 else expand_dims(x, axis=0)
     steps, distances = per_axis(stride, rank), per_axis(dilation, rank)
-    result = get_operator(_CONVOLUTIONS[rank])(
+    result = get_operator(CONVOLUTIONS[rank])(
         batch,
         weight,
         strides=steps,
@@ -162,7 +163,8 @@ def _pool(name: str, rank: int, x: Expr, **attrs: Any) -> Expr:
     return _unbatched(get_operator(name)(batch, **attrs), added)
 
 
-def _window(rank: int, size: Any, stride: Any, padding: Any) -> dict[str, Any]:
+def window_of(rank: int, size: Any, stride: Any, padding: Any) -> dict[str, Any]:
+    """Return the attributes of an operator for windows of ``rank`` axes: sizes, strides and padding."""
     window = per_axis(size, rank)
     steps = per_axis(stride, rank) if stride not in (None, [], ()) else window
     return {"pool_size": window, "strides": steps, "padding": per_axis(padding, rank)}
@@ -171,7 +173,7 @@ def _window(rank: int, size: Any, stride: Any, padding: Any) -> dict[str, Any]:
 _POOLED_RANKS = (1, 2, 3)
 
 
-def _rank_of(node: Node) -> int:
+def rank_of(node: Node) -> int:
     """Return the number of spatial axes that the overload's name states."""
     return next(rank for rank in _POOLED_RANKS if f"{rank}d" in node.label.partition(" ")[0])
 
@@ -181,8 +183,8 @@ def max_pool(
     node: Node, x: Expr, size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool, *_: Any
 ) -> Expr:
     """Return the greatest element of each window."""
-    rank = _rank_of(node)
-    attrs = {**_window(rank, size, stride, padding), "dilation": per_axis(dilation, rank), "ceil_mode": ceil_mode}
+    rank = rank_of(node)
+    attrs = {**window_of(rank, size, stride, padding), "dilation": per_axis(dilation, rank), "ceil_mode": ceil_mode}
     return _pool("nn.max_pool2d" if rank == 2 else "nn.max_pool", rank, x, **attrs)
 
 
@@ -191,8 +193,8 @@ def max_pool_with_indices(
     node: Node, x: Expr, size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool
 ) -> list[Expr]:
     """Return the greatest element of each window, and its place in the channel."""
-    rank = _rank_of(node)
-    attrs = {**_window(rank, size, stride, padding), "dilation": per_axis(dilation, rank), "ceil_mode": ceil_mode}
+    rank = rank_of(node)
+    attrs = {**window_of(rank, size, stride, padding), "dilation": per_axis(dilation, rank), "ceil_mode": ceil_mode}
     values = _pool("nn.max_pool2d" if rank == 2 else "nn.max_pool", rank, x, **attrs)
     batch, added = _batched(x, rank)
     return [values, _places(batch, added, attrs)]
@@ -217,8 +219,8 @@ def avg_pool(
     divisor: int | None = None,
 ) -> Expr:
     """Return the mean of each window, or its sum over a divisor."""
-    rank = _rank_of(node)
-    window = _window(rank, size, stride, padding)
+    rank = rank_of(node)
+    window = window_of(rank, size, stride, padding)
     name = "nn.avg_pool2d" if rank == 2 else "nn.avg_pool"
     if divisor is None:
         return _pool(name, rank, x, ceil_mode=ceil_mode, count_include_pad=bool(count_include_pad), **window)
@@ -240,8 +242,8 @@ def avg_pool(
 @converter(*(f"aten.lp_pool{rank}d.default" for rank in (1, 2)))
 def lp_pool(node: Node, x: Expr, p: Any, size: Any, stride: Any, ceil_mode: bool) -> Expr:
     """Return the norm of each window."""
-    rank = _rank_of(node)
-    return _pool("nn.lp_pool", rank, x, p=p, ceil_mode=ceil_mode, **_window(rank, size, stride, 0))
+    rank = rank_of(node)
+    return _pool("nn.lp_pool", rank, x, p=p, ceil_mode=ceil_mode, **window_of(rank, size, stride, 0))
 
 
 @converter(
@@ -250,7 +252,7 @@ def lp_pool(node: Node, x: Expr, p: Any, size: Any, stride: Any, ceil_mode: bool
 )
 def adaptive_avg_pool(node: Node, x: Expr, size: Sequence[Dim]) -> Expr:
     """Return the means of so many windows as the result has elements."""
-    rank = _rank_of(node)
+    rank = rank_of(node)
     sizes = (size,) * rank if isinstance(size, int) else tuple(size)
     if all(isinstance(extent, int) and extent == 1 for extent in sizes):
         return mean(x, axis=tuple(range(-rank, 0)), keepdims=True)
@@ -263,7 +265,7 @@ def adaptive_avg_pool(node: Node, x: Expr, size: Sequence[Dim]) -> Expr:
 @converter(*(f"aten.adaptive_max_pool{rank}d.default" for rank in _POOLED_RANKS))
 def adaptive_max_pool(node: Node, x: Expr, size: Sequence[Dim]) -> list[Expr]:
     """Return the greatest elements of so many windows as the result has elements, and their places."""
-    rank = _rank_of(node)
+    rank = rank_of(node)
     sizes = (size,) * rank if isinstance(size, int) else tuple(size)
     window = _even_windows(x, sizes, rank)
     if window is None:
@@ -328,7 +330,7 @@ def _along_each_axis(node: Node, x: Expr, sizes: Sequence[Dim], rank: int, name:
 @converter("aten.max_unpool2d.default", "aten.max_unpool3d.default")
 def max_unpool(node: Node, x: Expr, indices: Expr, size: Sequence[Dim], *_: Any) -> Expr:
     """Put elements to their places in each channel of zeros."""
-    rank = _rank_of(node)
+    rank = rank_of(node)
     shape = shape_of(x)
     rows = reshape(x, newshape=(*shape[:-rank], -1))
     places = reshape(indices, newshape=(*shape[:-rank], -1))
@@ -371,7 +373,7 @@ def col2im(
         image_shape=tuple(output_size),
         block_shape=tuple(size),
         strides=per_axis(stride, 2),
-        padding=per_axis(padding, 2),
+        padding=per_axis(padding, 2) * 2,
         dilation=per_axis(dilation, 2),
     )
     return result if len(shape_of(x)) == 3 else squeeze(result, axis=(0,))
