@@ -24,7 +24,10 @@ from tilewright.passes.schedule import rule
 
 ROOT = Path(__file__).parents[2]
 #: Tables that programs write and text, which hold no code, and the commands, which tests/cli runs.
-TABLES = {"docs/cli.md", "docs/onnx.md", "docs/operators.md", "docs/performance.md", "docs/reliability.md"}
+TABLES = {
+    *("docs/cli.md", "docs/onnx.md", "docs/operators.md", "docs/performance.md", "docs/reliability.md"),
+    "docs/torch_overloads.md",
+}
 #: Pages whose code needs a package that the tests do without.
 NEEDED = {"docs/torch.md": "torch"}
 PAGES = [
