@@ -10,6 +10,10 @@ import pytest
 
 # Passes run in all tests, and in processes that they start; tests of cached builds set a folder of their own.
 os.environ["TILEWRIGHT_CACHE"] = "off"
+# NumPy multiplies small matrices here, which takes several threads of BLAS seven times as much processor time as one:
+# they wait for each other in loops. Read when NumPy is imported, here and in processes that tests start.
+for _library in ("OPENBLAS", "MKL", "BLIS"):
+    os.environ.setdefault(f"{_library}_NUM_THREADS", "1")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
