@@ -71,7 +71,7 @@ def run(before: str = "", after: str = "", threads: int = 0, kind: str = "llvm",
         env={**inherited, **environment},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
     )
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
@@ -168,4 +168,4 @@ starter.join()
     environment = {**os.environ, "NUMBA_NUM_THREADS": threads}
     if not threads:
         del environment["NUMBA_NUM_THREADS"]
-    subprocess.run([sys.executable, "-c", script], env=environment, check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", script], env=environment, check=True, timeout=600)
