@@ -4,6 +4,7 @@ oracle."""
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -25,6 +26,7 @@ from tilewright.tensorir.interpreter import interpret
 LLVM_BUILDS = ((tw.Target("llvm"), 0), (tw.Target("llvm"), 3))
 NUMBA_BUILDS = ((tw.Target("numba", num_threads=1), 3),)
 
+HERE = Path(__file__).parent
 HALF = ("float16", "bfloat16")
 TOLERANCE = {"bfloat16": 1.6e-2, "float16": 2e-3, "float32": 2e-5, "float64": 1e-11}
 
@@ -196,14 +198,13 @@ def numbers(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype) -
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run the cases of a test in half types after its others, in which numba compiles the operator."""
-    here = Path(__file__).parent
-    places: dict[object, int] = {}
-    order: dict[pytest.Item, tuple[int, bool]] = {}
-    for item in items:
-        place = places.setdefault(getattr(item, "function", item), len(places))
-        values = item.callspec.params.values() if hasattr(item, "callspec") else ()
-        order[item] = (place, here in item.path.parents and any(isinstance(value, str) and value in HALF for value in values))
-    items.sort(key=order.__getitem__)
+    tests = itertools.groupby(items, lambda item: (item.path, getattr(item, "function", None)))
+    items[:] = [item for _, cases in tests for item in sorted(cases, key=_in_half_types)]
+
+
+def _in_half_types(item: pytest.Item) -> bool:
+    values = item.callspec.params.values() if hasattr(item, "callspec") else ()
+    return HERE in item.path.parents and any(isinstance(value, str) and value in HALF for value in values)
 
 
 @pytest.fixture(scope="module")

@@ -88,7 +88,7 @@ def ranges() -> st.SearchStrategy[dict[Var, tuple[int, int]]]:
 
 
 def assignments(bounds: dict[Var, tuple[int, int]], data: st.DataObject, count: int = 12) -> list[dict[Var, int]]:
-    # One seed: numbers that Hypothesis draws one by one take more time than the expressions and the simplifier together.
+    # One seed: numbers that Hypothesis draws one by one take more time than expressions and simplifier together.
     rng = random.Random(data.draw(st.integers(0, (1 << 32) - 1)))
     corners = [{v: low for v, (low, _) in bounds.items()}, {v: low + e - 1 for v, (low, e) in bounds.items()}]
     return corners + [
