@@ -94,15 +94,19 @@ class concatenate(Operator):
 
         def element(*place: Var) -> Expr:
             at = place[axis]
-            result: Expr | None = None
-            for number in range(len(args) - 1, -1, -1):
-                above = at >= starts[number] if number else as_expr(True)
-                below = at < starts[number + 1] if number + 1 < len(args) else as_expr(True)
-                indices = (*place[:axis], at - starts[number], *place[axis + 1 :])
-                load = guarded(all_of(above, below), args[number][indices], 0)
-                result = load if result is None else select(below, load, result)
-            assert result is not None
-            return result
+
+            def chosen(first: int, last: int) -> Expr:
+                """The element, which is of an input from ``first`` up to ``last``: found by bisection, so that any
+                number of inputs is nested by its logarithm only."""
+                if first < last:
+                    middle = (first + last) // 2
+                    return select(at < starts[middle + 1], chosen(first, middle), chosen(middle + 1, last))
+                above = at >= starts[first] if first else as_expr(True)
+                below = at < starts[first + 1] if first + 1 < len(args) else as_expr(True)
+                indices = (*place[:axis], at - starts[first], *place[axis + 1 :])
+                return guarded(all_of(above, below), args[first][indices], 0)
+
+            return chosen(0, len(args) - 1)
 
         return te.compute(out.shape, element, name="concatenate")
 

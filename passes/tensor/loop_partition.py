@@ -47,10 +47,10 @@ from tilewright.passes.tensor.simplify import is_empty
 from tilewright.tensorir.arith.region import partition_point
 from tilewright.tensorir.conditions import OPPOSITES
 from tilewright.tensorir.dtype import INT64
-from tilewright.tensorir.expr import Compare, Expr, IntImm, Var, all_of, compare, maximum, minimum
+from tilewright.tensorir.expr import BinaryOp, Compare, Expr, IntImm, UnaryOp, Var, all_of, compare, maximum, minimum
 from tilewright.tensorir.functor import copy_with_fresh_definitions, free_vars, substitute, walk_statements
 from tilewright.tensorir.keys import INTERLEAVE, ROLL_TAIL, SPECIALIZE_TAIL
-from tilewright.tensorir.stmt import BufferStore, Evaluate, For, IfThenElse, PrimFunc, Stmt, sequence
+from tilewright.tensorir.stmt import BufferStore, Evaluate, For, IfThenElse, PrimFunc, SeqStmt, Stmt, sequence
 
 #: From this many stores in a copy of its body on, a serial loop with work before and after its main part chooses
 #: between two bodies in each iteration, so that there is one copy for both ends.
@@ -120,18 +120,45 @@ class _Partitioner(ScopedMutator):
         cases = None if annotated else find_cases(loop, conditions, self.analyzer)
         if cases is not None:
             return self._case_by_case(loop, cases)
+        runs = loop.extent > 0
+        if self.analyzer.prove(runs):
+            return self._where_it_runs(loop, guards, annotated)
         with self.analyzer.scope():
-            self.analyzer.assume(loop.extent > 0)
-            if annotated:
-                tiles = find_tiles(loop, guards, self.analyzer)
-                specialized = None if tiles is None else with_remainders(tiles, self.config.rest_parts, self)
-                if specialized is not None:
-                    return specialized
-            if loop.kind == "serial":
-                first = self._first_iteration(loop, guards)
-                if first is not None:
-                    return first
-            return self._main_and_tails(loop, guards)
+            self.analyzer.assume(runs)
+            split = self._where_it_runs(loop, guards, annotated)
+        if split is None or self._is_idle(split, where=_never_runs(loop.extent)):
+            return split
+        return IfThenElse(runs, split)
+
+    def _where_it_runs(self, loop: For, guards: list[Guard], annotated: bool) -> Stmt | None:
+        """The parts of a range that is not empty: elsewhere their bounds may be wrong."""
+        if annotated:
+            tiles = find_tiles(loop, guards, self.analyzer)
+            specialized = None if tiles is None else with_remainders(tiles, self.config.rest_parts, self)
+            if specialized is not None:
+                return specialized
+        if loop.kind == "serial":
+            first = self._first_iteration(loop, guards)
+            if first is not None:
+                return first
+        return self._main_and_tails(loop, guards)
+
+    def _is_idle(self, stmt: Stmt, where: Expr) -> bool:
+        """Return whether ``stmt`` certainly does nothing where a condition holds."""
+        with self.analyzer.scope():
+            self.analyzer.assume(where)
+            return self._does_nothing(stmt)
+
+    def _does_nothing(self, stmt: Stmt) -> bool:
+        if isinstance(stmt, For):
+            return self.analyzer.prove(stmt.extent <= 0)
+        if isinstance(stmt, SeqStmt):
+            return all(map(self._does_nothing, stmt.stmts))
+        if isinstance(stmt, IfThenElse):
+            is_else_idle = stmt.else_body is None or self._does_nothing(stmt.else_body)
+            never = UnaryOp("not", stmt.condition)
+            return is_else_idle and (self.analyzer.prove(never) or self._does_nothing(stmt.then_body))
+        return False
 
     def _case_by_case(self, loop: For, cases: Cases) -> Stmt:
         """The parts of a range one after the other; under conditions if the loop is parallel, which stays one."""
@@ -290,6 +317,14 @@ class _Partitioner(ScopedMutator):
         result: Stmt = self.mutate(copy_with_fresh_definitions(body))
         self.in_tail = outer
         return result
+
+
+def _never_runs(extent: Expr) -> Expr:
+    """Return the condition that a loop of ``extent`` has no iterations, about the dividend where a constant divides:
+    from ``n + 5 < 6`` an analyzer learns more than from ``(n + 5) // 6 <= 0``."""
+    if isinstance(extent, BinaryOp) and extent.op == "floordiv" and isinstance(extent.b, IntImm) and extent.b.value > 0:
+        return extent.a < extent.b
+    return extent <= 0
 
 
 def _stores(stmt: Stmt) -> int:

@@ -96,6 +96,14 @@ def expression_cost(expr: Expr) -> int:
     return cost
 
 
+def _sum(terms: list[Expr]) -> Expr:
+    """Add pairs of terms, and pairs of their sums, so that a long sum is not deep."""
+    while len(terms) > 1:
+        pairs = [a + b for a, b in zip(terms[::2], terms[1::2], strict=False)]
+        terms = pairs + terms[2 * len(pairs) :]
+    return terms[0] if terms else const(0, INT64)
+
+
 class _WorkEstimator:
     """Estimate the instructions of a statement as an expression over variables defined outside of it."""
 
@@ -108,10 +116,7 @@ class _WorkEstimator:
         if isinstance(stmt, For):
             return self._loop(stmt)
         if isinstance(stmt, SeqStmt):
-            total: Expr = const(0, INT64)
-            for inner in stmt.stmts:
-                total = total + self.work(inner)
-            return total
+            return _sum([self.work(inner) for inner in stmt.stmts])
         if isinstance(stmt, IfThenElse):
             branches = (self.work(stmt.then_body), self.work(stmt.else_body))
             return expression_cost(stmt.condition) + maximum(*branches)

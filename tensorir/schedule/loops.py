@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -67,6 +68,9 @@ def split(state: State, ref: LoopRef, factors: Sequence[Any]) -> tuple[State, li
     if any(isinstance(node, BinaryOp) and node.op == "floordiv" for node in walk(simple)):
         simple = inferred  # (n * 70 + 15) // 16 reads better than its canonical form
     extents = [simple if factor is None else as_expr(factor) for factor in factors]
+    iterations = math.prod(extent.value for extent in extents if isinstance(extent, IntImm))
+    if iterations >= 1 << 63:
+        state.fail(f"split of {ref.name}: expected fewer than 2**63 iterations, found {iterations} or more", loop)
     if all(factor is not None for factor in factors) and not outer.prove(compare("ge", known, loop.extent)):
         state.fail(f"split of {ref.name}: the factors' product {known!s} may be less than {loop.extent!s}", loop)
     total: Expr = as_expr(1)

@@ -2,6 +2,7 @@
 
     python -m tests.fuzz --minutes 60                  graphs and ONNX models, in as many processes as there are cores
     python -m tests.fuzz --seed 7 --batches 10         the same models again
+    python -m tests.fuzz --large 80 --check-bounds     large tensors, in kernels that check each access
     python -m pytest build/fuzz/test_found_0.py        a reproducer
 
 Each process draws a batch of models, builds each at all levels, on one or two threads, and every now and then through
@@ -34,6 +35,7 @@ from tests.fuzz.reproducer import reproducer_text, smallest
 from tests.onnx.process import ROOT, LineProcess, ProcessError
 from tilewright import graphir as gi
 from tilewright.graphir.module import IRModule
+from tilewright.passes.tensor.check_bounds import CheckBoundsConfig
 
 #: Models of a batch, and the seconds that a batch may take.
 BATCH, LIMIT = 25, 900.0
@@ -106,23 +108,25 @@ class _Batch:
         self.found.append(row)
 
 
-def run_batch(number: int, current: Path, known: set[str], onnx: bool) -> _Batch:
-    """Check a batch of models."""
+def run_batch(number: int, current: Path, known: set[str], onnx: bool, large: int) -> _Batch:
+    """Check a batch of models, so many of a hundred with large tensors."""
     batch = _Batch(number, current, known)
-    graphs = models(most=12 if number % 3 else 30, flow=50 if number % 5 == 0 else 12, large=8)
+    graphs = models(most=12 if number % 3 else 30, flow=50 if number % 5 == 0 else 12, large=large)
     drawn = given(onnx_models())(batch.onnx) if onnx else given(graphs)(batch.model)
     options: Any = {"suppress_health_check": list(HealthCheck), "phases": [Phase.generate]}
     seed(number)(settings(max_examples=BATCH, database=None, deadline=None, **options)(drawn))()
     return batch
 
 
-def serve(current: Path, onnx: bool) -> None:
+def serve(current: Path, onnx: bool, large: int, check_bounds: bool) -> None:
     """Answer each number of a batch with the findings, in a worker's process."""
+    if check_bounds:
+        CheckBoundsConfig.__init__.__defaults__ = (True,)
     results = os.fdopen(os.dup(sys.stdout.fileno()), "w", buffering=1)
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     known: set[str] = set()
     for line in sys.stdin:
-        batch = run_batch(int(line), current, known, onnx)
+        batch = run_batch(int(line), current, known, onnx, large)
         results.write(json.dumps([dataclasses.asdict(batch.counts), batch.found]) + "\n")
 
 
@@ -148,10 +152,10 @@ class _Session:
             self.done += 1
             return self.next
 
-    def work(self, worker: int, onnx: bool) -> None:
+    def work(self, worker: int, onnx: bool, settings: Sequence[str]) -> None:
         """Have a process check batches."""
         current = self.folder / f"current_{worker}.py"
-        arguments = ["tests.fuzz", "--worker", str(current), *["--onnx"] * onnx]
+        arguments = ["tests.fuzz", "--worker", str(current), *["--onnx"] * onnx, *settings]
         process = LineProcess(arguments, LIMIT)
         try:
             while (number := self.take()) is not None:
@@ -173,11 +177,13 @@ class _Session:
             for row in found:
                 signature = row["signature"]
                 self.findings[signature] += 1
-                if signature not in self.paths and row["text"]:
-                    path = self.folder / f"test_found_{len(self.paths)}.py"
-                    path.write_text(row["text"], encoding="utf-8")
-                    self.paths[signature] = path
-                    print(f"{path}: {row['message']}", flush=True)
+                if signature in self.paths:
+                    continue
+                ending = "py" if row["text"] else "txt"  # an ONNX model whose import is wrong is told in words
+                path = self.folder / f"test_found_{len(self.paths)}.{ending}"
+                path.write_text(row["text"] or row["message"], encoding="utf-8")
+                self.paths[signature] = path
+                print(f"{path}: {row['message']}", flush=True)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -190,10 +196,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--batches", type=int, default=0, help=f"at most so many batches of {BATCH} models")
     parser.add_argument("--seed", type=int, help="that of an earlier run; default: a fresh one")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--large", type=int, default=8, help="graphs in a hundred with large tensors")
+    parser.add_argument("--check-bounds", action="store_true", help="kernels check the index of each access")
     parser.add_argument("--folder", type=Path, default=ROOT / "build" / "fuzz")
     options = parser.parse_args(arguments)
     if options.worker:
-        serve(options.worker, options.onnx)
+        serve(options.worker, options.onnx, options.large, options.check_bounds)
         return 0
     first = secrets.randbelow(1 << 30) if options.seed is None else options.seed
     print(f"seed {first}", flush=True)
@@ -204,7 +212,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     def kind(worker: int) -> bool:
         return options.onnx or (not options.graphs and worker % 2 == 1)
 
-    threads = [threading.Thread(target=session.work, args=(worker, kind(worker))) for worker in range(options.workers)]
+    kept = ["--large", str(options.large), *["--check-bounds"] * options.check_bounds]
+    workers = range(options.workers)
+    threads = [threading.Thread(target=session.work, args=(worker, kind(worker), kept)) for worker in workers]
     _run_all(threads)
     print(dict(session.counts), f"greatest error by tolerance {session.excess:.2f}")
     for signature, count in session.findings.most_common():

@@ -21,8 +21,8 @@ T = TypeVar("T")
 #: Sizes of dimensions, the simplest first; those around the lanes of vectors leave tails.
 SIZES = (2, 3, 1, 4, 5, 7, 8, 9, 15, 16, 17, 31, 33, 64, 0)
 
-#: Those that large models have besides, in which kernels run on several threads.
-LARGE = (128, 257, 1000)
+#: Those that large models have besides, in which kernels run on several threads, and rows are cut into tiles.
+LARGE = (128, 257, 1000, 4091)
 
 #: The most elements of a tensor, of a large model, and the size that one that is known at run time is taken for there.
 MOST_ELEMENTS, MOST_OF_LARGE, UNKNOWN = 1 << 14, 1 << 18, 32
@@ -83,7 +83,7 @@ class Pool:
 
     # Shapes.
 
-    def dim(self, symbolic: bool = True, most: int = 1000) -> Any:
+    def dim(self, symbolic: bool = True, most: int = max(LARGE)) -> Any:
         """Draw a dimension: a number or the name of a symbolic one."""
         if symbolic and self.symbols and self.chance(35):
             return self.pick(sorted(self.symbols))

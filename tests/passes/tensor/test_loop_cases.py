@@ -170,3 +170,19 @@ def test_concatenations_and_stacks_of_odd_sizes(target: Target, dtype: str, coun
     np.testing.assert_array_equal(joined, np.concatenate(arrays, axis=1))
     np.testing.assert_array_equal(first, np.stack(arrays[::4], axis=0))
     np.testing.assert_array_equal(last, np.stack(arrays[::4], axis=-1))
+
+
+def test_parts_of_rows_that_are_tiled_stay_in_their_tiles() -> None:
+    arrays = [np.random.default_rng(1).random((3, width), np.float32) for width in (4091, 12, 2000)]
+    values = [gi.var(f"x{number}", shape=array.shape) for number, array in enumerate(arrays)]
+    with PassContext(opt_level=3):
+        model = build(gi.Function(values, gi.concatenate(values, axis=1)))
+    np.testing.assert_array_equal(model(*arrays), np.concatenate(arrays, axis=1))
+
+
+def test_hundreds_of_values_are_joined() -> None:
+    arrays = [np.full((2, 1 + number % 2), number, np.float32) for number in range(300)]
+    values = [gi.var(f"x{number}", shape=array.shape) for number, array in enumerate(arrays)]
+    with PassContext(opt_level=0):
+        model = build(gi.Function(values, gi.concatenate(values, axis=1)))
+    np.testing.assert_array_equal(model(*arrays), np.concatenate(arrays, axis=1))

@@ -402,3 +402,30 @@ primfunc @f(B: Buffer[(8, 4), float32]) attrs {"num_outputs": 1} {
 """
     for kind in ("range", "parallel"):
         keeps_results(partition_loops, text.replace("KIND", kind))
+
+
+def test_parts_of_a_range_that_is_empty_for_some_rows_run_for_the_others(rewrites):
+    before = """
+    primfunc @f(B: Buffer[(2, 4), float32]) attrs {"num_outputs": 1} {
+      for f in range(2) {
+        for i in range(f * 8 - 4) {
+          B[f, i] = 1.0
+          if i < f * 2 {
+            B[f, i] = 2.0
+          }
+        }
+      }
+    }
+    """
+    expected = """
+    primfunc @f(B: Buffer[(2, 4), float32]) attrs {"num_outputs": 1} {
+      for i in range(2) {
+        B[1, i] = 1.0
+        B[1, i] = 2.0
+      }
+      for i in range(2, extent=2) {
+        B[1, i] = 1.0
+      }
+    }
+    """
+    rewrites(lambda func: simplify(partition_loops(func)), before, expected)

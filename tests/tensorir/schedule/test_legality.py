@@ -260,6 +260,7 @@ def test_splits_must_cover_the_extent() -> None:
     refused(sch, lambda: sch.split(loop, [2, 2]), "may be less than 6")
     refused(sch, lambda: sch.split(loop, [None, None]), "at most one of them None")
     refused(sch, lambda: sch.split(loop, [None, 0]), "not known to be positive")
+    refused(sch, lambda: sch.split(loop, [2**32 + 1, 2**32]), "fewer than 2\\*\\*63 iterations")
     sch.split(loop, [4, 2])
 
 
