@@ -2,6 +2,7 @@
 #
 #   make run        compile the digits network, classify 1,797 real images, compare with NumPy
 #   make test       all tests but the exhaustive ones
+#                   make test PYTEST_ARGS="--random-order --random-order-seed=7" shuffles files and the tests in each
 #   make test-all   all tests with all combinations, and the exhaustive ones
 #   make docs       the documentation as pages: build/docs/site/index.html
 #   make fuzz       random models for an hour (MINUTES=60), with a fresh seed; what is wrong becomes tests in build/fuzz
@@ -34,13 +35,17 @@ USABLE     := import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 10))
 run: $(VENV)/.installed
 	@$(PY) examples/digits/run.py
 
-# One file's tests stay in one worker: its compiled modules and fixtures are made once. Python keeps its bytecode even
-# where the environment says otherwise: a hundred tests start a process, which would compile all modules anew.
+# One file's tests stay in one worker: its compiled modules and fixtures are made once. Files start in the order of their
+# names, at whose end they are short: pytest-xdist would begin with those of the most tests, and end with long ones of
+# two or three. Python keeps its bytecode even where the environment says otherwise: a hundred tests start a process,
+# which would compile all modules anew.
+DISTRIBUTED := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+
 test: $(VENV)/.installed-test
-	@env -u PYTHONDONTWRITEBYTECODE $(PY) -m pytest -n $(WORKERS) --dist loadfile $(PYTEST_ARGS)
+	@env -u PYTHONDONTWRITEBYTECODE $(PY) -m pytest $(DISTRIBUTED) $(PYTEST_ARGS)
 
 test-all: $(VENV)/.installed-test
-	@env -u PYTHONDONTWRITEBYTECODE $(PY) -m pytest -n $(WORKERS) --dist loadfile --all-combinations $(PYTEST_ARGS)
+	@env -u PYTHONDONTWRITEBYTECODE $(PY) -m pytest $(DISTRIBUTED) --all-combinations $(PYTEST_ARGS)
 
 # Sphinx reads docstrings from the installed package; a warning, such as a link to nothing, is an error.
 docs: $(VENV)/.installed-docs

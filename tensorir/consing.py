@@ -45,13 +45,13 @@ def made_anew(node: Any) -> Any:
     Raises:
         TypeError, ValueError: whatever the constructor raises.
     """
-    kind, fields = type(node), [getattr(node, name) for name, _ in node.node_fields]
+    kind = type(node)
     if hasattr(kind, "__mypyc_attrs__"):
-        return _made_without_table(kind, fields, node)
+        return _made_without_table(kind, [getattr(node, name) for name, _ in node.node_fields], node)
     made = object.__new__(kind)
     _set(made, "_leaves", None)
-    for (name, _), value in zip(node.node_fields, fields, strict=True):
-        _set(made, name, value)
+    for name, _ in node.node_fields:
+        _set(made, name, getattr(node, name))
     if hasattr(kind, "__post_init__"):
         made.__post_init__()
     return made

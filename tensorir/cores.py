@@ -7,9 +7,10 @@ they have run for 1.5 times the period (mostly 100 ms); then all of them are sto
 
 from __future__ import annotations
 
+import functools
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
 from tilewright.tensorir.machine_queries import usable_processors
@@ -52,19 +53,25 @@ def quota_cores(root: Path) -> int | None:
     return min(found, default=None)
 
 
-def _control_groups(root: Path) -> Iterator[Path]:
-    """Yield the directories that may hold a quota of this process: its group and all visible ancestors."""
+def _control_groups(root: Path) -> Sequence[Path]:
+    """Return the directories that may hold a quota of this process: its group and all visible ancestors."""
     try:
-        groups = (root / "proc/self/cgroup").read_text().splitlines()
-        mounts = (root / "proc/self/mountinfo").read_text().splitlines()
+        groups = (root / "proc/self/cgroup").read_text()
+        return _places(root, groups, (root / "proc/self/mountinfo").read_text())
     except (OSError, UnicodeDecodeError):
-        return  # not Linux
+        return ()  # not Linux
+
+
+@functools.lru_cache(maxsize=4)  # each build asks several times, and both texts hardly ever change
+def _places(root: Path, groups: str, mounts: str) -> tuple[Path, ...]:
+    """Return the directories that the texts of ``/proc/self/cgroup`` and ``/proc/self/mountinfo`` tell."""
     paths: dict[str, str] = {}  # the group by the name of its controller; that of version 2 has none
-    for line in groups:
+    places: list[Path] = []
+    for line in groups.splitlines():
         _, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
         paths.update(dict.fromkeys(controllers.split(","), path))
-    for line in mounts:
+    for line in mounts.splitlines():
         head, _, kind = line.partition(" - ")
         fields, described = head.split(" "), kind.split(" ")
         if len(fields) < 5 or len(described) < 3:
@@ -82,7 +89,8 @@ def _control_groups(root: Path) -> Iterator[Path]:
         # In a container the mount begins at the container's own group; a group outside the mount counts as that one.
         seen = place.is_relative_to(mounted) and ".." not in place.parts
         inner = place.relative_to(mounted) if seen else PurePosixPath()
-        yield from (top / part for part in (inner, *inner.parents))
+        places.extend(top / part for part in (inner, *inner.parents))
+    return tuple(places)
 
 
 def _plain(path: str) -> str:

@@ -42,19 +42,29 @@ def extent(root: Node, chains: bool = False) -> tuple[int, int]:
     """
     depths: dict[Node, int] = {}
     counts: dict[Node, int] = {}
-    stack = [root]
+    parts = _parts(root)
+    stack = [(root, parts, iter(parts))]
     while stack:
-        node = stack[-1]
-        parts = [part for part in node.parts() if isinstance(part, Node)]  # a corrupted node may hold anything
-        waiting = [part for part in parts if part not in depths]
-        if waiting:
-            stack.extend(waiting)
-            continue
-        stack.pop()
-        chained = None if chains else _next_of_chain(node)
-        depths[node] = max([depths[part] + (part is not chained) for part in parts], default=0)
-        counts[node] = 1 + sum([counts[part] for part in parts])
+        node, parts, rest = stack[-1]
+        for part in rest:
+            if part in depths:
+                continue
+            below = _parts(part)
+            if below:
+                stack.append((part, below, iter(below)))
+                break
+            depths[part], counts[part] = 0, 1
+        else:
+            stack.pop()
+            chained = None if chains else _next_of_chain(node)
+            depths[node] = max([depths[part] + (part is not chained) for part in parts], default=0)
+            counts[node] = 1 + sum([counts[part] for part in parts])
     return depths[root], counts[root]
+
+
+def _parts(node: Node) -> list[Node]:
+    """Return the nodes right below a node: a corrupted one may hold anything."""
+    return [part for part in node.parts() if isinstance(part, Node)]
 
 
 def _next_of_chain(node: Node) -> Node | None:

@@ -104,6 +104,7 @@ class _Verifier:
         self.problems: list[Problem] = []
         self.visible: set[Node] = set()
         self.defined: set[Node] = set()
+        self.sound: set[Node] = set()  # as their constructors would make them; equal expressions are one node
         #: Variables that hold another value in each iteration of a loop around the innermost block.
         self.outer: frozenset[Var] = frozenset()
         self.iterating: set[Var] = set()
@@ -385,10 +386,12 @@ class _Verifier:
 
     def invariants(self, node: Node) -> bool:
         """Check a node by itself; return whether it is as its constructor would make it."""
-        wrong = broken_invariant(node)
-        if wrong:
-            self.problem(wrong, node)
-        return not wrong
+        if node not in self.sound:
+            if wrong := broken_invariant(node):
+                self.problem(wrong, node)
+                return False
+            self.sound.add(node)
+        return True
 
     def var_use(self, var: Var) -> None:
         if var in self.outer:

@@ -5,11 +5,16 @@ from __future__ import annotations
 import gc
 import os
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 # Passes run in all tests, and in processes that they start; tests of cached builds set a folder of their own.
 os.environ["TILEWRIGHT_CACHE"] = "off"
+# NumPy multiplies small matrices here, which takes several threads of BLAS seven times as much processor time as one:
+# they wait for each other in loops. Read when NumPy is imported, here and in processes that tests start.
+for _library in ("OPENBLAS", "MKL", "BLIS"):
+    os.environ.setdefault(f"{_library}_NUM_THREADS", "1")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -92,10 +97,38 @@ def _settled() -> Iterator[None]:
     gc.freeze()
 
 
-def pytest_collection_finish() -> None:
+#: The states in which random generators of test modules, by module, were when all modules had been imported.
+_GENERATORS = pytest.StashKey[dict[object, list[tuple[Any, Any]]]]()
+
+
+def _begin_anew(item: pytest.Item) -> None:
+    """Let the random generators of a test's module begin anew, so that its numbers do not depend on earlier tests."""
+    for generator, state in item.session.stash[_GENERATORS].get(getattr(item, "module", None), ()):
+        generator.state = state
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Give fixtures the same numbers in each order of tests."""
+    _begin_anew(item)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_call(item: pytest.Item) -> None:
+    """Give a test the same numbers, whether or not its fixtures exist already."""
+    _begin_anew(item)
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
     """Freeze the objects that exist before the first test (thousands of tests, and all modules), so that the garbage
     collector does not scan them. A build makes some hundred thousand nodes, few of which are cyclic garbage: the
     collector runs more rarely than by default, where it takes a tenth of the time."""
+    import numpy as np  # here, so that it reads the number of threads that is set above
+
+    generators = session.stash[_GENERATORS] = {}
+    for module in {item.module for item in session.items if isinstance(item, pytest.Function)}:
+        found = [value.bit_generator for value in vars(module).values() if isinstance(value, np.random.Generator)]
+        generators[module] = [(generator, generator.state) for generator in found]
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)

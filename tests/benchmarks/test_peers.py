@@ -27,7 +27,7 @@ def test_a_case_beside_another_checkout_becomes_a_row_a_table_and_a_picture(tmp_
         "--plot",
         str(picture),
     ]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     (row,) = json.loads(found.read_text())["rows"]
     assert row["failed"] == {}

@@ -68,7 +68,7 @@ def test_a_command_that_is_interrupted_at_any_moment_says_so_and_ends_with_130(t
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=300,
     )
     lines = [line for line in found.stderr.splitlines() if not line.startswith("sizes that nothing gives")]
     assert (found.returncode, lines, found.stdout) == (130, ["interrupted"], "")
@@ -80,7 +80,7 @@ def test_an_interrupt_in_a_callback_ends_the_command_too(tmp_path: Path) -> None
         "        time.sleep(1)\n\ndef model():\n    Left()\n    time.sleep(60)\n"
     )
     command = [sys.executable, "-c", _INTERRUPTED, "callback", "run", str(tmp_path / "slow.py:model")]
-    found = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    found = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
     assert (found.returncode, found.stderr) == (130, "interrupted\n")
 
 

@@ -105,7 +105,7 @@ class Process:
         assert self.running.stdin is not None
         self.running.stdin.close()
         try:
-            return self.running.wait(60)
+            return self.running.wait(300)
         finally:
             self.running.kill()
 

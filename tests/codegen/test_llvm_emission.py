@@ -53,7 +53,7 @@ def test_threads_generate_the_code_that_one_thread_does() -> None:
 
 
 def test_threads_are_in_the_code_generator_at_once(without_lock: Callable[[Callable[..., Any]], None]) -> None:
-    both = threading.Barrier(2, timeout=10)
+    both = threading.Barrier(2, timeout=120)
 
     def meet(emit: Callable[..., Any], *args: Any) -> Any:
         both.wait()

@@ -147,7 +147,7 @@ def test_every_threading_layer(layer: str, threads: int) -> None:
         pytest.skip("TBB is not installed")
     environment = {**os.environ, "NUMBA_THREADING_LAYER": layer, "NUMBA_NUM_THREADS": str(threads)}
     done = subprocess.run(
-        [sys.executable, "-c", LAYER_SCRIPT, __file__], env=environment, capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", LAYER_SCRIPT, __file__], env=environment, capture_output=True, text=True, timeout=600
     )
     assert done.returncode == 0, done.stderr
     expected = layer if layer != "default" else "tbb" if has_tbb else "omp"

@@ -47,7 +47,7 @@ def calls_of_process(threads: int, niceness: int = 0, meanwhile: Callable[[int],
                 time.sleep(LONG)
             elif first:
                 meanwhile(process.pid)
-            output, errors = process.communicate(timeout=30)
+            output, errors = process.communicate(timeout=300)
         finally:
             process.kill()
     assert process.returncode == 0, errors

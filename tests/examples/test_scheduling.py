@@ -39,7 +39,7 @@ with AVX512:
 
 def run_script(*args: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, str(EXAMPLE / "run.py"), *args]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
 
 
 def test_the_page_shows_the_code_of_every_step() -> None:

@@ -31,7 +31,8 @@ from tests.fuzz.entry import Entry
 from tests.onnx.mutants import peak_memory
 from tests.onnx.process import LineProcess, ProcessError
 
-#: Seconds for an input, and for one in which no Python code runs; bytes of address space of a process.
+#: Seconds of processor time for an input, and seconds for one in which no Python code runs; bytes of address space of a
+#: process.
 ALARM, PATIENCE, MEMORY = 10.0, 60.0, 6 << 30
 
 #: Inputs of one request to a process.
@@ -87,7 +88,7 @@ def generator(entry: str, seed: int, number: int) -> random.Random:
 def examine(entry: Entry, seed: int, number: int) -> tuple[str, str]:
     """Hand in an input: return ``accepted``, the name of the error that refused it, or ``bug``; and what happened."""
     value = entry.draw(generator(entry.name, seed, number))
-    signal.setitimer(signal.ITIMER_REAL, ALARM)
+    signal.setitimer(signal.ITIMER_PROF, ALARM)
     try:
         entry.run(value)
         return "accepted", ""
@@ -95,7 +96,7 @@ def examine(entry: Entry, seed: int, number: int) -> tuple[str, str]:
         str(error)
         return type(error).__name__, ""
     except SlowInputError:
-        return "bug", f"no end after {ALARM:.0f} s"
+        return "bug", f"no end after {ALARM:.0f} s of processor time"
     except (Exception, SystemExit) as error:
         frames = traceback.extract_tb(error.__traceback__)
         ours = [frame for frame in frames if "site-packages" not in frame.filename and "/lib/" not in frame.filename]
@@ -103,7 +104,7 @@ def examine(entry: Entry, seed: int, number: int) -> tuple[str, str]:
         place = f"{'/'.join(last.filename.split('/')[-2:])}:{last.lineno} {last.name}"
         return "bug", f"{type(error).__name__} in {place}: {str(error)[:120]}"
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
 
 
 def serve(seed: int, place: str) -> None:
@@ -115,7 +116,7 @@ def serve(seed: int, place: str) -> None:
     tempfile.tempdir = place
     with open(Path(place, "current"), "r+b") as file:
         current = mmap.mmap(file.fileno(), 8)
-    signal.signal(signal.SIGALRM, _alarm)
+    signal.signal(signal.SIGPROF, _alarm)
     entries: dict[str, Entry] = {}
     for line in sys.stdin:
         name, first, last = json.loads(line)

@@ -57,11 +57,11 @@ class _Crashing(Entry):
 
 def test_foreign_errors_and_hangs_are_bugs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bad_input, "ALARM", 0.05)
-    before = signal.signal(signal.SIGALRM, bad_input._alarm)
+    before = signal.signal(signal.SIGPROF, bad_input._alarm)
     try:
         ends = {examine(_Crashing(), 0, number) for number in range(20)}
     finally:
-        signal.signal(signal.SIGALRM, before)
+        signal.signal(signal.SIGPROF, before)
     assert {status for status, _ in ends} == {"bug", "ParseError"}
     reasons = sorted(reason for status, reason in ends if status == "bug")
     assert len(reasons) == 2 and "KeyError in" in reasons[0] and "no end after" in reasons[1]

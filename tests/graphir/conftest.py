@@ -4,8 +4,10 @@ oracle."""
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import re
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,6 +26,8 @@ from tilewright.tensorir.interpreter import interpret
 LLVM_BUILDS = ((tw.Target("llvm"), 0), (tw.Target("llvm"), 3))
 NUMBA_BUILDS = ((tw.Target("numba", num_threads=1), 3),)
 
+HERE = Path(__file__).parent
+HALF = ("float16", "bfloat16")
 TOLERANCE = {"bfloat16": 1.6e-2, "float16": 2e-3, "float32": 2e-5, "float64": 1e-11}
 
 
@@ -112,9 +116,10 @@ class Checker:
 
     numba takes a fifth of a second for the smallest kernel, LLVM a hundredth. So numba compiles only cases that add
     something: an operator with element types of a kind that it did not have before in this test file (integers,
-    floats, half types; tests/codegen has every operation for every type), with scalars, vectors or arrays where it had
-    none, or with a value of an attribute that differs from all earlier ones in more than its numbers and how many they
-    are. Which values go together is the operator's matter, and LLVM's loops show it.
+    floats; tests/codegen has every operation for every type), with scalars, vectors or arrays where it had none, or
+    with a value of an attribute that differs from all earlier ones in more than its numbers and how many they are.
+    Which values go together is the operator's matter, and LLVM's loops show it. In half types an operator differs by
+    the conversions of what it loads and stores, so numba compiles those of one operator of each fusion kind.
 
     Attributes:
         all_combinations: whether numba compiles every case.
@@ -128,7 +133,8 @@ class Checker:
         """Return the targets and levels to compile ``call`` for."""
         case: set[object] = {call.op}
         if call.op.compute is not None:  # others are written in operators that have cases of their own
-            case.add((call.op, "types", *(_family(str(arg.dtype)) for arg in call.args)))
+            types = [_family(str(arg.dtype)) for arg in call.args]
+            case.add((call.op.kind if "half" in types else call.op, "types", *types))
             case.add((call.op, "ranks", *(min(arg.ndim, 2) for arg in call.args)))
             for name in call.op.attr_names:
                 case.add((call.op, name, re.sub(r"[-\d.,()\s]+", "0", repr(getattr(call.attrs, name)))))
@@ -178,7 +184,7 @@ class Checker:
 
 def _family(dtype: str) -> str:
     """Return the kind of type in which numba computes values of an element type."""
-    return "half" if dtype in ("float16", "bfloat16") else dtype.rstrip("0123456789").removeprefix("u")
+    return "half" if dtype in HALF else dtype.rstrip("0123456789").removeprefix("u")
 
 
 def numbers(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
@@ -188,6 +194,17 @@ def numbers(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype) -
     if dtype.kind in "iu":
         return rng.integers(0 if dtype.kind == "u" else -6, 7, shape).astype(dtype)
     return rng.standard_normal(shape).astype(np.float32).astype(dtype)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run the cases of a test in half types after its others, in which numba compiles the operator."""
+    tests = itertools.groupby(items, lambda item: (item.path, getattr(item, "function", None)))
+    items[:] = [item for _, cases in tests for item in sorted(cases, key=_in_half_types)]
+
+
+def _in_half_types(item: pytest.Item) -> bool:
+    values = item.callspec.params.values() if hasattr(item, "callspec") else ()
+    return HERE in item.path.parents and any(isinstance(value, str) and value in HALF for value in values)
 
 
 @pytest.fixture(scope="module")

@@ -48,7 +48,7 @@ def test_threads_that_read_a_value_at_the_same_time_see_one():
     def compute(arrays):
         calls.append(1)
         entered.set()
-        go.wait(5)
+        go.wait(120)
         return np.ones(4, "f4")
 
     constant = Constant.later(FOUR, compute, [])
@@ -56,7 +56,7 @@ def test_threads_that_read_a_value_at_the_same_time_see_one():
     threads = [threading.Thread(target=lambda: found.append(id(constant.data))) for _ in range(2)]
     for thread in threads:
         thread.start()
-    entered.wait(5)
+    entered.wait(120)
     go.set()
     for thread in threads:
         thread.join()

@@ -80,9 +80,9 @@ def test_deep_graphs_print_in_linear_time_without_recursion():
             y = gi.tanh(y)
         best = float("inf")
         for _ in range(3):
-            start = time.perf_counter()
+            start = time.thread_time()
             str(gi.IRModule({"main": gi.Function([x], y)}))
-            best = min(best, time.perf_counter() - start)
+            best = min(best, time.thread_time() - start)
         return best
 
     assert seconds(50_000) < 10 * seconds(10_000)

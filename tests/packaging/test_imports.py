@@ -8,6 +8,7 @@ and under ``if TYPE_CHECKING`` too; a circle is one of imports that run when the
 from __future__ import annotations
 
 import ast
+import functools
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -80,13 +81,19 @@ def imported_modules(statement: ast.Import | ast.ImportFrom, importer: str, modu
     return [member if member in modules else source for member in members]
 
 
+@functools.cache
+def import_statements_of(text: str) -> list[tuple[ast.Import | ast.ImportFrom, bool]]:
+    """The import statements of a file."""
+    return list(import_statements(ast.parse(text)))
+
+
 def imports(root: Path) -> list[Import]:
     """Every import of one module of the project by another."""
     modules = module_files(root)
     return [
         Import(importer, imported, statement.lineno, at_load)
         for importer, path in modules.items()
-        for statement, at_load in import_statements(ast.parse(path.read_text(encoding="utf-8"), str(path)))
+        for statement, at_load in import_statements_of(path.read_text(encoding="utf-8"))
         for imported in imported_modules(statement, importer, modules)
         if imported != importer
     ]

@@ -143,14 +143,20 @@ def listed() -> set[State]:
     return found
 
 
-def test_all_that_a_process_remembers_is_listed(modules: dict[str, ast.Module]) -> None:
+@pytest.fixture(scope="module")
+def found(modules: dict[str, ast.Module]) -> dict[State, State | None]:
+    """All state of all modules."""
+    return states(modules)
+
+
+def test_all_that_a_process_remembers_is_listed(found: dict[State, State | None]) -> None:
     known = listed()
-    missing = {state for state, owner in states(modules).items() if state not in known and owner not in known}
+    missing = {state for state, owner in found.items() if state not in known and owner not in known}
     assert not missing, f"to be listed in {DOCUMENT.name}, with what guards it: {sorted(missing)}"
 
 
-def test_all_that_is_listed_is_there(modules: dict[str, ast.Module]) -> None:
-    known = {*states(modules), *changing_classes(modules).values()}
+def test_all_that_is_listed_is_there(modules: dict[str, ast.Module], found: dict[State, State | None]) -> None:
+    known = {*found, *changing_classes(modules).values()}
     assert not listed() - known, f"no state, or not there: {sorted(listed() - known)}"
 
 

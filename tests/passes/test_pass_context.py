@@ -53,7 +53,7 @@ def test_each_thread_has_a_default_context_of_its_own() -> None:
     barrier = threading.Barrier(2)
 
     def current() -> PassContext:
-        barrier.wait(10)  # both threads are alive at a time
+        barrier.wait(120)  # both threads are alive at a time
         return PassContext.current()
 
     with ThreadPoolExecutor(2) as pool:
@@ -77,9 +77,9 @@ def test_contexts_in_two_threads_do_not_see_each_other() -> None:
     def work(level: int) -> list[int]:
         levels = []
         with PassContext(opt_level=level):
-            barrier.wait(10)  # both are inside their block now
+            barrier.wait(120)  # both are inside their block now
             levels.append(PassContext.current().opt_level)
-            barrier.wait(10)
+            barrier.wait(120)
         levels.append(PassContext.current().opt_level)
         return levels
 

@@ -294,14 +294,14 @@ def test_search_for_garbage_rests_until_the_last_thread_is_through(mod: IRModule
     @module_pass(opt_level=0)
     def wait(mod: IRModule, ctx: PassContext) -> IRModule:
         entered.set()
-        assert first_is_through.wait(10)
+        assert first_is_through.wait(120)
         seen.append(gc.isenabled())
         return mod
 
     @module_pass(opt_level=0)
     def start_another(mod: IRModule, ctx: PassContext) -> IRModule:
         other.start()
-        assert entered.wait(10)
+        assert entered.wait(120)
         return mod
 
     other = threading.Thread(target=lambda: wait(mod))

@@ -32,7 +32,7 @@ def child() -> int:
     if process == 0:
         code = 1
         try:
-            signal.alarm(60)
+            signal.alarm(300)
             right = all(result_of(number) == bits for number, bits in EXPECTED.items())
             built(1, 97)
             code = 0 if right and gc.isenabled() else 2
@@ -135,7 +135,7 @@ model(values())
 {ENDINGS[ending]}
 """
     done = subprocess.run(
-        [sys.executable, "-X", "faulthandler", "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=120
+        [sys.executable, "-X", "faulthandler", "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=600
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
@@ -162,7 +162,7 @@ interpreters.run_string(interpreters.create(), {code!r})
 print("goes on")
 """
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=120
+        [sys.executable, "-W", "ignore", "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=600
     )
     error, _, after = done.stdout.partition("\n")
     by_numpy = "ImportError cannot load module more than once per process", "ImportError module numpy"

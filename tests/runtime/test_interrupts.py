@@ -39,7 +39,7 @@ for number in range(times):
         seen["finished"] += 1
     except KeyboardInterrupt:
         seen["interrupted"] += 1
-    faulthandler.dump_traceback_later(60, exit=True)
+    faulthandler.dump_traceback_later(300, exit=True)
     assert made is None or np.array_equal(made, large)
     assert np.array_equal(model(values()), expected)
     if work == "build":
@@ -65,7 +65,7 @@ for number in range(times):
     if process == 0:
         code = 3
         try:
-            signal.alarm(60)
+            signal.alarm(300)
             unlimited = resource.getrlimit(resource.RLIMIT_AS)
             resource.setrlimit(resource.RLIMIT_AS, (address_space() + number * step, unlimited[1]))
             try:
@@ -88,7 +88,7 @@ assert len(seen) == 2, seen
 
 def run(script: str, *args: object) -> None:
     command = [sys.executable, "-X", "faulthandler", "-c", script, *map(str, args)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=1200)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=6000)
     assert done.returncode == 0, done.stderr
 
 

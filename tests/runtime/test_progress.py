@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import re
+import threading
 import time
 import types
 
@@ -17,8 +19,22 @@ from tilewright.runtime.progress import Progress, building, hidden
 class Terminal(io.StringIO):
     """Keep everything that is written to it."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._written = threading.Condition()
+
     def isatty(self) -> bool:
         return True
+
+    def write(self, text: str) -> int:
+        with self._written:
+            self._written.notify_all()
+            return super().write(text)
+
+    def await_text(self, text: str) -> None:
+        """Return when ``text`` has been written."""
+        with self._written:
+            assert self._written.wait_for(lambda: text in self.getvalue(), timeout=60), self.getvalue()
 
 
 @pytest.fixture
@@ -33,18 +49,22 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
     return made
 
 
-def build_slowly() -> None:
+def build_slowly(terminal: Terminal | None = None) -> None:
+    """Build three kernels, each until the terminal shows it, or long enough for a line that must not come."""
     with building() as shown:
         shown.stage("lowered")
         shown.kernels(3)
-        for found in (False, True, True):
+        for number, found in enumerate((False, True, True), start=1):
             shown.done(found=found)
-            time.sleep(0.03)
+            if terminal is None:
+                time.sleep(0.03)
+            else:
+                terminal.await_text(f"building: {number} of 3 kernels")
 
 
 def test_a_line_on_the_terminal_comes_and_goes(terminal: Terminal) -> None:
-    build_slowly()
-    lines = terminal.getvalue().split("\r")
+    build_slowly(terminal)
+    lines = re.sub(r", \d+ s", ", 0 s", terminal.getvalue()).split("\r")
     assert "building: 1 of 3 kernels, 0 s" in [line.strip() for line in lines]
     assert "building: 3 of 3 kernels, 2 of them found in the cache, 0 s" in lines
     assert lines[-2].strip() == "" and len(lines[-2]) >= max(map(len, lines)) and lines[-1] == ""
@@ -52,7 +72,7 @@ def test_a_line_on_the_terminal_comes_and_goes(terminal: Terminal) -> None:
 
 def test_it_goes_after_an_error_as_well(terminal: Terminal) -> None:
     with pytest.raises(ValueError, match="no"), building():
-        time.sleep(0.03)
+        terminal.await_text("building: ")
         raise ValueError("no")
     assert terminal.getvalue().startswith("\rbuilding: reading the graph") and terminal.getvalue().endswith(" \r")
 
@@ -83,9 +103,9 @@ def test_a_command_writes_lines_into_a_pipe(terminal: Terminal, monkeypatch: pyt
     with building(lines=True) as shown:
         shown.kernels(3)
         shown.done()
-        time.sleep(0.05)
-    lines = terminal.getvalue().splitlines()
-    assert lines and set(lines) == {"building: 1 of 3 kernels, 0 s"} and "\r" not in terminal.getvalue()
+        terminal.await_text("1 of 3 kernels")
+    lines = re.sub(r", \d+ s", ", 0 s", terminal.getvalue()).splitlines()
+    assert lines[-1] == "building: 1 of 3 kernels, 0 s" and "\r" not in terminal.getvalue()
 
 
 def test_one_of_several_builds_has_the_line(terminal: Terminal) -> None:

@@ -72,7 +72,7 @@ def test_many_threads_get_the_bits_of_a_serial_call(models: int, threads: int, s
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=120 + 2 * seconds,
+        timeout=600 + 2 * seconds,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     print(done.stdout)

@@ -131,18 +131,18 @@ primfunc @k(a: Buffer[(64,), float32], b: Buffer[(64,), float32]) attrs {"num_in
 """)
     request = worker.encode_request(encode(kernel), TARGET, tw.PassContext(opt_level=3))
     assert request is not None
-    answer = worker.decode_answer(pool.submit(request).result(60))
+    answer = worker.decode_answer(pool.submit(request).result(300))
     here = worker.decode_answer(worker.answer_request(request))
     assert answer.lowered == here.lowered and answer.code == here.code
     with pytest.raises(WorkerError, match="did not compile the kernel"):
-        pool.submit(b"no request").result(60)
+        pool.submit(b"no request").result(300)
     (process,) = pool.processes()
     process.kill()  # it is started again
     process.wait()
-    assert worker.decode_answer(pool.submit(request).result(60)).code == here.code
+    assert worker.decode_answer(pool.submit(request).result(300)).code == here.code
     (process,) = pool.processes()
     pool.end()
-    assert process.wait(10) is not None
+    assert process.wait(120) is not None
 
 
 def test_a_process_loads_what_makes_kernels_alone() -> None:
@@ -165,7 +165,7 @@ def test_a_process_that_nobody_asks_ends() -> None:
     program = "from tilewright.runtime import worker; worker._IDLE_SECONDS = 0.2; worker.serve()"
     process = subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     with process:
-        assert process.wait(60) == 0
+        assert process.wait(300) == 0
 
 
 @pytest.mark.parametrize("each", [4, 100])  # processes start before the kernels are scheduled, or after the first
@@ -199,7 +199,7 @@ warnings.simplefilter("ignore")
 from tilewright.runtime import worker_pool
 from tilewright.runtime.worker_pool import WorkerError, pool
 try:
-    pool(1).submit(b"no request").result(60)
+    pool(1).submit(b"no request").result(300)
 except WorkerError:
     pass
 (process,) = pool(1).processes()
@@ -209,7 +209,7 @@ if child == 0:
 assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 assert process.poll() is None
 """
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=600)
 
 
 SCRIPT = """
@@ -231,7 +231,7 @@ def test_no_script_runs_twice_and_no_process_stays(how: str, tmp_path: Path) -> 
     path.write_text(script)
     command = {"file": [str(path)], "-c": ["-c", script], "stdin": ["-"]}[how]
     run = subprocess.run(
-        [sys.executable, *command], input=script if how == "stdin" else "", capture_output=True, text=True, timeout=120
+        [sys.executable, *command], input=script if how == "stdin" else "", capture_output=True, text=True, timeout=600
     )
     assert run.stdout.split("\n")[:2] == ["the script runs", "1"], run.stderr
     assert run.stderr == ""
@@ -253,7 +253,7 @@ def test_an_interrupt_ends_the_program_and_its_processes(tmp_path: Path) -> None
     assert program.stdout is not None
     lines = [program.stdout.readline() for _ in range(3)]
     os.killpg(program.pid, signal.SIGINT)
-    _, errors = program.communicate(timeout=30)
+    _, errors = program.communicate(timeout=300)
     assert errors.count("KeyboardInterrupt") == 1
     helper = int(lines[2])
     for _ in range(100):

@@ -7,7 +7,7 @@ import pytest
 
 from tilewright.tensorir.target import Target
 
+LLVM, NUMBA = Target("llvm", num_threads=2), Target("numba", num_threads=1)
+
 #: Runs a test on both, as its argument ``target``.
-on_both_targets = pytest.mark.parametrize(
-    "target", [Target("llvm", num_threads=2), Target("numba", num_threads=1)], ids=["llvm", "numba"]
-)
+on_both_targets = pytest.mark.parametrize("target", [LLVM, NUMBA], ids=["llvm", "numba"])

@@ -320,9 +320,9 @@ def test_simplifying_a_typical_index_is_fast():
 
 def _time(analyzer):
     expr = (I * 32 + J) // 16 * 16 + (I * 32 + J) % 16 + N * 4
-    start = time.perf_counter()
+    start = time.thread_time()
     analyzer.simplify(expr)
-    return time.perf_counter() - start
+    return time.thread_time() - start
 
 
 def test_what_follows_from_an_extent_that_is_a_product() -> None:

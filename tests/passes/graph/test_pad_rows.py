@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from both_targets import on_both_targets
+from both_targets import LLVM, NUMBA
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -119,27 +119,43 @@ def test_values_stay(keeps_values: Callable[..., gi.IRModule]) -> None:
     keeps_values(PadRows(), mod, RNG.standard_normal((9, 16)).astype("f4"))
 
 
-@on_both_targets
-@settings(max_examples=8, deadline=None)
-@given(
-    rows=st.integers(1, 40),
-    hidden=st.sampled_from([16, 24, 32, 48]),
-    symbolic=st.booleans(),
-    residual=st.booleans(),
-    dtype=st.sampled_from(["float32", "float64"]),
-)
-def test_results_are_those_of_numpy(
-    target: tw.Target, rows: int, hidden: int, symbolic: bool, residual: bool, dtype: str
-) -> None:
-    """Rows of 64 bytes count as pages, so that small matrices are padded; others read them element by element."""
-    weights = [RNG.standard_normal(shape).astype(dtype) / 8 for shape in ((hidden, 20), (hidden, hidden))]
+def agrees(target: tw.Target, rows: int, hidden: int, symbolic: bool, residual: bool, dtype: str) -> None:
+    """Compare with NumPy. Rows of 64 bytes count as pages, so that small matrices are padded; others read them element
+    by element."""
+    rng = np.random.default_rng(rows)
+    weights = [rng.standard_normal(shape).astype(dtype) / 8 for shape in ((hidden, 20), (hidden, hidden))]
     x = gi.var("x", shape=("n" if symbolic else rows, 20), dtype=dtype)
     first = gi.tanh(gi.nn.dense(x, gi.const(weights[0])))
     second = gi.nn.dense(first, gi.const(weights[1]))
     function = gi.Function([x], second + gi.cumsum(first, axis=0) if residual else second)
     with PassContext(opt_level=3, config={"graphir.PadRows": {"page": 64, "least_rows": 1}}):
         built = tw.build(function, target=target)
-    a = RNG.standard_normal((rows, 20)).astype(dtype)
+    a = rng.standard_normal((rows, 20)).astype(dtype)
     hidden_values = np.tanh(a.astype("f8") @ weights[0].T)
     expected = hidden_values @ weights[1].T + (hidden_values.cumsum(0) if residual else 0)
     np.testing.assert_allclose(built(a), expected, rtol=2e-4, atol=2e-4)
+
+
+CASES = given(
+    rows=st.integers(1, 40),
+    hidden=st.sampled_from([16, 24, 32, 48]),
+    symbolic=st.booleans(),
+    residual=st.booleans(),
+    dtype=st.sampled_from(["float32", "float64"]),
+)
+
+
+@settings(max_examples=8, deadline=None)
+@CASES
+def test_results_are_those_of_numpy(rows: int, hidden: int, symbolic: bool, residual: bool, dtype: str) -> None:
+    agrees(LLVM, rows, hidden, symbolic, residual, dtype)
+
+
+@pytest.mark.parametrize("examples", [2, pytest.param(8, marks=pytest.mark.exhaustive)])  # numba takes seconds for one
+def test_numba_computes_the_same(examples: int) -> None:
+    @settings(max_examples=examples, deadline=None)
+    @CASES
+    def each(rows: int, hidden: int, symbolic: bool, residual: bool, dtype: str) -> None:
+        agrees(NUMBA, rows, hidden, symbolic, residual, dtype)
+
+    each()

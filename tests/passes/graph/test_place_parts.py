@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from both_targets import on_both_targets
+import pytest
+from both_targets import LLVM, NUMBA
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -212,10 +213,8 @@ def networks(draw: st.DrawFn) -> gi.Function:
     return gi.Function([x], gi.Tuple([values[-1], gi.nn.relu(values[-2])]))
 
 
-@on_both_targets
-@settings(max_examples=8, deadline=None)
-@given(function=networks())
-def test_values_stay(target: tw.Target, function: gi.Function) -> None:
+def stays(target: tw.Target, function: gi.Function) -> None:
+    """Compare a build with the references."""
     mod = gi.IRModule.from_expr(function)
     shape = tuple(extent if isinstance(extent, int) else 3 for extent in function.params[0].shape)
     x = np.random.default_rng(1).standard_normal(shape).astype("f4")
@@ -224,3 +223,19 @@ def test_values_stay(target: tw.Target, function: gi.Function) -> None:
     expected = gi.evaluate(mod, x, dtype="float64")
     for a, b in zip(found, expected, strict=True):
         np.testing.assert_allclose(a, b, rtol=2e-3, atol=2e-4 * max(1.0, float(np.abs(b).max())))
+
+
+@settings(max_examples=8, deadline=None)
+@given(function=networks())
+def test_values_stay(function: gi.Function) -> None:
+    stays(LLVM, function)
+
+
+@pytest.mark.parametrize("examples", [2, pytest.param(8, marks=pytest.mark.exhaustive)])  # numba takes seconds for one
+def test_values_stay_through_numba(examples: int) -> None:
+    @settings(max_examples=examples, deadline=None)
+    @given(function=networks())
+    def each(function: gi.Function) -> None:
+        stays(NUMBA, function)
+
+    each()

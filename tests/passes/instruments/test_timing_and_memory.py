@@ -235,7 +235,7 @@ def test_two_threads_with_a_context_each_may_share_it(mod: IRModule) -> None:
 
     def work(name: str) -> None:
         with PassContext(instruments=[timing]):
-            barrier.wait(10)
+            barrier.wait(120)
             Sequential([sleeping(f"{name}{i}", 0.001) for i in range(5)], name=name)(mod)
 
     threads = [threading.Thread(target=work, args=(name,)) for name in ("x", "y")]

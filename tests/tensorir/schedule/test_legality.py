@@ -362,7 +362,7 @@ def test_twenty_steps_take_milliseconds(matmul_bias_relu: Make) -> None:
     func = matmul_bias_relu(Var("m"), 512, 512)
 
     def steps() -> float:
-        start = time.perf_counter()
+        start = time.thread_time()
         sch = Schedule(func)
         sch.compute_inline(sch.get_block("D"))
         c, e = sch.get_block("C"), sch.get_block("E")
@@ -379,7 +379,7 @@ def test_twenty_steps_take_milliseconds(matmul_bias_relu: Make) -> None:
         sch.decompose_reduction(c, k)
         sch.vectorize(sch.split(ji, [4, 16])[1])
         sch.parallel(jo)
-        return time.perf_counter() - start
+        return time.thread_time() - start
 
     assert min(steps() for _ in range(5)) < 0.05
 

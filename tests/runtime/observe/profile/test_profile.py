@@ -197,10 +197,10 @@ def test_two_threads_may_prepare_a_profile_at_the_same_time(monkeypatch: pytest.
         def __call__(self, mod: tw.IRModule) -> tw.IRModule:
             if turns.pop(0) == 0:
                 threads[1].start()
-                second_inside.wait(60)
+                second_inside.wait(300)
             else:
                 second_inside.set()
-                first_done.wait(60)
+                first_done.wait(300)
             return ProfileCalls()(mod)
 
     def run() -> None:
