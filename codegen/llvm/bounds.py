@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 import llvmlite.binding as llvm
 
 from tilewright.codegen.llvm.emission import emit_object
+from tilewright.codegen.llvm.engine import create_engine
 from tilewright.codegen.llvm.headroom import headroom
 from tilewright.tensorir import forking
 from tilewright.tensorir.errors import OutOfBoundsError
@@ -75,7 +76,7 @@ def _made() -> tuple[llvm.LLJIT, llvm.ResourceTracker, llvm.ResourceTracker]:
     module = llvm.parse_assembly(_TEXT, llvm.create_context())
     module.triple, module.data_layout = triple, str(machine.target_data)
     module.verify()
-    engine = llvm.create_lljit_compiler(machine)
+    engine = create_engine(machine)
     library = llvm.JITLibraryBuilder().add_object_img(emit_object(machine, module)).add_current_process()
     first = library.link(engine, REPORT)
     return engine, first, engine.lookup(REPORT, REPORT)

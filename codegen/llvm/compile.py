@@ -18,6 +18,7 @@ from tilewright.codegen.analysis import called_names
 from tilewright.codegen.llvm.bounds import REPORT, report_address
 from tilewright.codegen.llvm.clock import PROFILE_FUNCTIONS
 from tilewright.codegen.llvm.emission import emit_object
+from tilewright.codegen.llvm.engine import create_engine
 from tilewright.codegen.llvm.headroom import headroom
 from tilewright.codegen.llvm.instructions import c_functions, link_instructions
 from tilewright.codegen.llvm.module import PACKED, PREFIX, emit_llvm_ir
@@ -156,7 +157,7 @@ def _engine(target: Target) -> llvm.LLJIT:
 @functools.lru_cache(maxsize=8)
 def _made_engine(target: Target) -> llvm.LLJIT:
     with _borrowed_machine(target, Effort.SCHEDULED) as machine:
-        return llvm.create_lljit_compiler(machine)
+        return create_engine(machine)
 
 
 class CompiledModule:

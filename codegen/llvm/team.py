@@ -100,6 +100,7 @@ import llvmlite.binding as llvm
 
 from tilewright.codegen.llvm import clock
 from tilewright.codegen.llvm.emission import emit_object
+from tilewright.codegen.llvm.engine import create_engine
 from tilewright.codegen.llvm.headroom import headroom
 from tilewright.codegen.llvm.system_symbols import system_addresses
 from tilewright.codegen.llvm.team_ir import FORK, PARALLEL_FOR, RUN_TEAM, THREAD_LIMIT, YIELD, team_ir
@@ -153,7 +154,7 @@ def _made_trackers(profiling: bool) -> tuple[llvm.LLJIT, dict[str, llvm.Resource
         library.import_symbol(YIELD, address)
     if profiling and not counter:
         library.import_symbol(clock.CLOCK, clock.address())
-    engine = llvm.create_lljit_compiler(machine)
+    engine = create_engine(machine)
     first = library.link(engine, _LIBRARY)
     names = (RUN_TEAM, FORK, *((clock.TICKS, *clock.PROFILE_FUNCTIONS.values()) if profiling else ()))
     return engine, {"": first, **{name: engine.lookup(_LIBRARY, name) for name in names}}
