@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-#: Leaves holes of one page in the address space, and the next room 8 GiB below them. In three runs of four, a section of
-#: some model takes the last hole; sections that are mapped one by one are then too far apart.
+#: Leaves holes of one page in the address space, and the next room 8 GiB below them. In three runs of four, a section
+#: of some model takes the last hole; sections that are mapped one by one are then too far apart.
 _CROWDED = """
 import mmap
 import numpy as np
