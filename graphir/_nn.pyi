@@ -326,7 +326,9 @@ class _grid_sample(_Operator):
 
         Attributes:
             method: ``nearest`` (of two, the even one), ``linear`` or ``cubic``.
-            padding_mode: the values outside: ``zeros``, the nearest pixel (``border``), or the mirrored image.
+            padding_mode: the values outside: ``zeros``; ``border``, places move to the nearest one of the image; ``edge``,
+                the nearest pixel; or ``reflection``, the mirrored image. ``border`` and ``edge`` differ for ``cubic``: the
+                first is ONNX's, the second what PyTorch calls border.
             align_corners: whether -1 and 1 are the centres of the outermost pixels; otherwise their outer borders.
         """
 

@@ -226,7 +226,7 @@ def grid_sample(pool: Pool, op: Operator) -> gi.Expr:
     grid = pool.leaf((n, pool.pick((2, 3)), pool.pick((3, 1)), 2), "float32", Fill("normal"))
     attrs = {
         "method": pool.pick(("linear", "nearest", "cubic")),
-        "padding_mode": pool.pick(("zeros", "border", "reflection")),
+        "padding_mode": pool.pick(("zeros", "border", "reflection", "edge")),
     }
     return op(x, grid, align_corners=pool.chance(40), **attrs)
 

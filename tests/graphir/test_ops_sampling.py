@@ -69,7 +69,7 @@ def grids(rng: Any, shape: Any, dtype: Any) -> Any:
 
 
 @pytest.mark.parametrize("align", [False, True])
-@pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
+@pytest.mark.parametrize("padding", ["zeros", "border", "edge", "reflection"])
 @pytest.mark.parametrize("method", ["nearest", "linear", "cubic"])
 def test_images_are_sampled_where_the_grid_says(check: Any, method: str, padding: str, align: bool) -> None:
     attrs = {"method": method, "padding_mode": padding, "align_corners": align}
@@ -93,7 +93,7 @@ def test_grids_have_any_rank_and_type(check: Any, dtype: str) -> None:
 def test_a_grid_without_numbers_reads_nothing_outside(run: Any) -> None:
     data, grid = gi.var("data", shape=(1, 1, 2, 2)), gi.var("grid", shape=(1, 1, 3, 2))
     places = np.array([[[[np.nan, 0], [np.inf, 0], [1e38, -1e38]]]], np.float32)
-    for padding in ("zeros", "border", "reflection"):
+    for padding in ("zeros", "border", "edge", "reflection"):
         call = gi.get_operator("nn.grid_sample")(data, grid, padding_mode=padding)
         assert run([data, grid], call, [np.ones((1, 1, 2, 2), np.float32), places]).shape == (1, 1, 1, 3)
 

@@ -213,3 +213,15 @@ def test_tensors_go_in_and_results_go_out_by_dlpack_without_copies() -> None:
     assert addresses == [x.data_ptr()]
     assert torch.from_dlpack(found).data_ptr() == found.__array_interface__["data"][0]
     assert torch.equal(torch.from_dlpack(found), x * 2)
+
+
+@pytest.mark.parametrize("align", [False, True])
+def test_bicubic_samples_repeat_the_border(align: bool) -> None:
+    image, grid = torch.randn(1, 2, 5, 4), torch.randn(1, 6, 7, 2)
+
+    def sample(image: torch.Tensor, grid: torch.Tensor) -> torch.Tensor:
+        sampled = torch.nn.functional.grid_sample
+        return sampled(image, grid, mode="bicubic", padding_mode="border", align_corners=align)
+
+    found = programs.results(tw.build(imported(sample, image, grid)), [image, grid])
+    np.testing.assert_allclose(found[0], sample(image, grid).numpy(), rtol=1e-4, atol=1e-5)

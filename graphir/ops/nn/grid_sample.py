@@ -20,7 +20,7 @@ from tilewright.tensorir.expr import Expr, Var, all_of, as_expr, binary, call, c
 from tilewright.tensorir.tensor import Tensor
 
 METHODS = ("nearest", "linear", "cubic")
-PADDINGS = ("zeros", "border", "reflection")
+PADDINGS = ("zeros", "border", "edge", "reflection")
 
 #: Keys' parameter of the cubic kernel, as in PyTorch and ONNX.
 _COEFF = -0.75
@@ -32,7 +32,9 @@ class GridSampleAttrs:
 
     Attributes:
         method: ``nearest`` (of two, the even one), ``linear`` or ``cubic``.
-        padding_mode: the values outside: ``zeros``, the nearest pixel (``border``), or the mirrored image.
+        padding_mode: the values outside: ``zeros``; ``border``, places move to the nearest one of the image; ``edge``,
+            the nearest pixel; or ``reflection``, the mirrored image. ``border`` and ``edge`` differ for ``cubic``: the
+            first is ONNX's, the second what PyTorch calls border.
         align_corners: whether -1 and 1 are the centres of the outermost pixels; otherwise their outer borders.
     """
 

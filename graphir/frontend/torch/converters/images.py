@@ -90,7 +90,8 @@ _BORDERS = ("zeros", "border", "reflection")
 @converter("aten.grid_sampler.default", "aten.grid_sampler_2d.default", "aten.grid_sampler_3d.default")
 def grid_sample(node: Node, x: Expr, grid: Expr, method: int, border: int, align_corners: bool) -> Expr:
     """Sample at places between the elements."""
-    attrs = {"method": _METHODS[method], "padding_mode": _BORDERS[border], "align_corners": bool(align_corners)}
+    padding = "edge" if _BORDERS[border] == "border" else _BORDERS[border]
+    attrs = {"method": _METHODS[method], "padding_mode": padding, "align_corners": bool(align_corners)}
     return get_operator("nn.grid_sample")(x, grid, **attrs)
 
 
