@@ -34,10 +34,14 @@ def reference(digits: tuple[FloatArray, npt.NDArray[np.int64]]) -> FloatArray:
 
 @pytest.fixture
 def train(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
-    """train.py, which imports its siblings as a script does; they are forgotten afterwards."""
+    """train.py, which imports its siblings as a script does; they are forgotten afterwards, and before: other tests
+    have files of these names."""
     monkeypatch.syspath_prepend(str(EXAMPLE))
+    siblings = ("data", "model", "numpy_net", "numpy_step")
+    for name in siblings:
+        sys.modules.pop(name, None)
     yield load_script("train")
-    for name in ("data", "model", "numpy_net", "numpy_step"):
+    for name in siblings:
         sys.modules.pop(name, None)
 
 

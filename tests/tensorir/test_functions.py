@@ -41,7 +41,8 @@ OF_PASSES = {*PROFILE_INTRINSICS, "address_of", CHECK_INDEX}
 
 def test_every_intrinsic_is_a_function() -> None:
     interleaving = {f"interleave_{count}" for count in INTERLEAVED}
-    assert set(INTRINSICS) - set(ti.__all__) == OF_PASSES | interleaving  # ``interleave`` calls the latter
+    own = {name for name in INTRINSICS if not name.startswith("native_")}  # not what other tests registered
+    assert own - set(ti.__all__) == OF_PASSES | interleaving  # ``interleave`` calls the latter
 
 
 @pytest.mark.parametrize("count", [2, 3, 15])

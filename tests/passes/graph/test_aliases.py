@@ -23,8 +23,8 @@ MODELS = {
     "value of a let": f"{HEAD} %0 = {{ let %b = %x let %c = %b %c }} let %a = %0 %1 = exp(%a) %1 }}",
 }
 
-#: Passes that print, or take loop nests only.
-OTHERS = {"PrintIR", "PlanMemory", "LowerToTensorIR"}
+#: Passes that print, make another function, or take loop nests only.
+OTHERS = {"PrintIR", "Gradient", "PlanMemory", "LowerToTensorIR"}
 
 
 @pytest.fixture(params=MODELS)
