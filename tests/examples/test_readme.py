@@ -10,6 +10,7 @@ import sys
 import types
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -19,6 +20,7 @@ from onnx import helper
 from tilewright.graphir import op as operators
 from tilewright.graphir.frontend.onnx import importer
 from tilewright.graphir.frontend.onnx import registry as converters
+from tilewright.graphir.gradient import COMPOSITIONS, GRADIENTS
 from tilewright.passes import config, registry
 from tilewright.passes.schedule import rule
 
@@ -80,7 +82,8 @@ def run_page(text: str, page: str, names: dict[str, object]) -> None:
 def registries() -> Iterator[None]:
     """Restore the registries after an example."""
     importer._load_converters()  # by the first model that is imported, otherwise
-    tables: list[dict] = [operators.OPERATORS, converters._CONVERTERS, registry._REGISTRY, config._OPTIONS, rule._RULES]
+    tables: list[Any] = [operators.OPERATORS, GRADIENTS, COMPOSITIONS]
+    tables += [converters._CONVERTERS, registry._REGISTRY, config._OPTIONS, rule._RULES]
     before = [dict(table) for table in tables]
     yield
     for table, entries in zip(tables, before, strict=True):
