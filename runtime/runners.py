@@ -130,14 +130,9 @@ class CheckedRunner(MachineCodeRunner):
 
     __slots__ = ()
 
-    def __call__(self, *args: Any) -> None:
+    def _enter(self, packed: bytes) -> None:
         with reported_accesses():
-            super().__call__(*args)
-
-    def at_addresses(self, *args: Any) -> None:
-        """Run the code as :meth:`MachineCodeRunner.at_addresses`, and check its accesses."""
-        with reported_accesses():
-            super().at_addresses(*args)
+            super()._enter(packed)
 
 
 def runner_of(modules: Iterable[CompiledModule], *args: Any) -> MachineCodeRunner:

@@ -7,6 +7,7 @@ it in. Whatever the input, ``run`` must return, or raise a ``TilewrightError``.
 from __future__ import annotations
 import __future__
 
+import abc
 import ast
 import contextlib
 import json
@@ -97,7 +98,7 @@ class TargetText(Entry):
         assert tw.Target(str(target)) == target
 
 
-class _Packed(Entry):
+class _Packed(Entry, abc.ABC):
     """Files of sections with checksums: bytes are changed, or data, whose checksums are then right."""
 
     def __init__(self) -> None:
@@ -105,9 +106,9 @@ class _Packed(Entry):
         self.content, self.magic = self.valid()
         self.data, self.arrays = packed_file.unpack(np.frombuffer(self.content, np.uint8), self.magic)
 
+    @abc.abstractmethod
     def valid(self) -> tuple[bytes, bytes]:
         """Return the bytes of a valid file, and those that it begins with."""
-        raise NotImplementedError
 
     def draw(self, rng: random.Random) -> bytes:
         if rng.random() < 0.5:
