@@ -18,7 +18,14 @@ from torch.fx.passes.operator_support import OperatorSupportBase
 
 from tilewright.graphir.expr import Var
 from tilewright.graphir.frontend.torch.control_flow import attribute
-from tilewright.graphir.frontend.torch.importer import NUMBERS, Importer, lines_of, overload_name
+from tilewright.graphir.frontend.torch.importer import (
+    NUMBERS,
+    Importer,
+    is_supported,
+    lines_of,
+    load_converters,
+    overload_name,
+)
 from tilewright.graphir.frontend.torch.tensors import stored_type
 from tilewright.passes.context import PassContext
 from tilewright.tensorir.errors import TilewrightError, UnsupportedOperatorError
@@ -44,7 +51,7 @@ def partitioned(
     by_overload: dict[str, list[fx.Node]] = {}
     for node in unsupported:
         by_overload.setdefault(overload_name(node.target), []).append(node)
-    lines = lines_of(by_overload)
+    lines = lines_of(by_overload, {node: reason for node, reason in unsupported.items() if reason})
     if not fallback:
         raise UnsupportedOperatorError(f"not supported: {'; '.join(lines)}")
     for line in lines:
@@ -124,21 +131,26 @@ def _sizes(graph: fx.Graph) -> list[fx.Node]:
     return found
 
 
-def _unsupported(graph: fx.Graph) -> list[fx.Node]:
-    """Return the nodes that cannot be converted: each is tried alone."""
-    return [node for node in graph.nodes if node.op == "call_function" and not _is_convertible(node)]
+def _unsupported(graph: fx.Graph) -> dict[fx.Node, str]:
+    """Return the nodes that cannot be converted, each with the reason: each is tried alone."""
+    load_converters()
+    found = ((node, _obstacle(node)) for node in graph.nodes if node.op == "call_function")
+    return {node: reason for node, reason in found if reason is not None}
 
 
-def _is_convertible(node: fx.Node) -> bool:
+def _obstacle(node: fx.Node) -> str | None:
+    """Return why a node cannot be converted: empty if it has no converter; None if it can."""
+    if not is_supported(node):
+        return ""
     importer = Importer()
     scope: dict[fx.Node, Any] = {}
     try:
         for each in node.all_input_nodes:
             scope[each] = _stand_in(importer, each.name, each.meta.get("val"))
         importer.convert_node(node, scope)
-    except (TilewrightError, NotImplementedError):
-        return False
-    return True
+    except (TilewrightError, NotImplementedError) as error:
+        return str(error)
+    return None
 
 
 def _stand_in(importer: Importer, name: str, value: Any) -> Any:

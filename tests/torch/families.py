@@ -1,7 +1,8 @@
 """Judge ``torch.compile`` by the model families of transformers: ``python -m tests.torch.families [names]``.
 
 Each family's base model is made from its configuration, with small widths and random weights, and compiled as one graph
-without fallback; its results are compared with PyTorch's. Nothing is downloaded. Needs ``pip install transformers``.
+without fallback; its results are compared with PyTorch's. ``--generate`` compares the tokens that models with a cache
+generate. Nothing is downloaded. Needs ``pip install transformers``.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 
 import torch
 
-from tests.torch import judging
+from tests.torch import generating, judging
 from tests.torch.modules import Fallbacks, compare
 
 #: Widths that most configurations know, by their names or by another name for the same.
@@ -48,6 +49,11 @@ def masked_tokens(config: Any) -> dict[str, torch.Tensor]:
 def both_tokens(config: Any) -> dict[str, torch.Tensor]:
     """Return tokens for an encoder and for a decoder."""
     return {**tokens(config), "decoder_input_ids": torch.randint(3, 99, (2, 5))}
+
+
+def masked_pair(config: Any) -> dict[str, torch.Tensor]:
+    """Return tokens for an encoder, of which one row is shorter, and for a decoder."""
+    return {**masked_tokens(config), **both_tokens(config)}
 
 
 def image(config: Any, size: int = 32) -> dict[str, torch.Tensor]:
@@ -122,7 +128,8 @@ FAMILIES: Mapping[str, Family] = {
     "deberta": _small(),
     "deberta-v2": _small(),
     "funnel": Family(
-        widths={"vocab_size": 99, "block_sizes": [1, 1], "d_model": 32, "n_head": 4, "d_head": 8, "d_inner": 48}
+        widths={"vocab_size": 99, "block_sizes": [1, 1], "d_model": 32, "n_head": 4, "d_head": 8, "d_inner": 48},
+        model="FunnelModel",
     ),
     "fnet": Family(tokens, SMALL),
     "ibert": _small(),
@@ -181,7 +188,7 @@ FAMILIES: Mapping[str, Family] = {
     "mamba": _small(tokens, state_size=8),
     "mamba2": _small(tokens, num_heads=8, head_dim=8, n_groups=1, state_size=8, expand=2, chunk_size=4),
     "falcon_mamba": _small(tokens, state_size=8),
-    "recurrent_gemma": _small(tokens, lru_width=32, attention_window_size=8),
+    "recurrent_gemma": _small(tokens, lru_width=32, attention_window_size=8, num_hidden_layers=3),
     "rwkv": _small(tokens, attention_hidden_size=32, context_length=32),
     # Encoder and decoder.
     **dict.fromkeys(("bart", "mbart", "blenderbot", "blenderbot-small", "pegasus", "plbart", "m2m_100"), _paired()),
@@ -190,7 +197,7 @@ FAMILIES: Mapping[str, Family] = {
     **dict.fromkeys(
         ("t5", "mt5", "umt5", "longt5", "switch_transformers"),
         Family(
-            both_tokens,
+            masked_pair,
             {"vocab_size": 99, "d_model": 32, "d_kv": 8, "d_ff": 48, "num_layers": 2, "num_heads": 4, "num_experts": 4},
         ),
     ),
@@ -269,7 +276,7 @@ FAMILIES: Mapping[str, Family] = {
         },
     ),
     "cvt": Family(
-        functools.partial(image, size=64), {"embed_dim": [8, 16, 24], "depth": [1, 1, 1], "num_heads": [1, 2, 2]}
+        functools.partial(image, size=64), {"embed_dim": [8, 16, 24], "depth": [1, 2, 3], "num_heads": [1, 2, 2]}
     ),
     "focalnet": _image(embed_dim=16, depths=[1, 1], patch_size=2, focal_levels=[1, 1], focal_windows=[3, 3]),
     "bit": Family(image, {**_STAGES, "embedding_size": 8, "layer_type": "preactivation", "num_groups": 2}),
@@ -313,6 +320,14 @@ FAMILIES: Mapping[str, Family] = {
         image_and_tokens, {"text_config": dict(SMALL), "vision_config": {**SMALL, **IMAGE}, "projection_dim": 16}
     ),
     "vilt": _image(image_and_tokens),
+    "detr": _paired(
+        functools.partial(image, size=64),
+        use_timm_backbone=False,
+        use_pretrained_backbone=False,
+        backbone=None,
+        backbone_config={"model_type": "resnet", **_STAGES, "embedding_size": 8, "out_features": ["stage4"]},
+        num_queries=5,
+    ),
     # Others.
     "decision_transformer": Family(
         lambda config: {
@@ -360,6 +375,7 @@ def judge_family(name: str, family: Family, opt_level: int | None, fallbacks: Fa
     try:
         model = made(name, family)
         inputs = family.inputs(model.config)
+        torch.manual_seed(1)  # some draw what they hide
         with torch.no_grad():
             expected = _plain(model(**inputs, return_dict=True))
     except Exception as error:
@@ -367,6 +383,8 @@ def judge_family(name: str, family: Family, opt_level: int | None, fallbacks: Fa
     compiled = torch.compile(
         model, backend="tilewright", fullgraph=True, dynamic=False, options={"opt_level": opt_level}
     )
+    fallbacks.lines.clear()
+    torch.manual_seed(1)
     with torch.no_grad():
         try:
             found = _plain(compiled(**inputs, return_dict=True))
@@ -392,6 +410,7 @@ def _plain(value: Any) -> Any:
 def main() -> None:
     """Judge the families and print the summary."""
     parser = judging.arguments(__doc__)
+    parser.add_argument("--generate", action="store_true", help="judge the tokens that models with a cache generate")
     parser.add_argument("--opt-level", type=int, help="the optimization level")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
@@ -401,6 +420,9 @@ def main() -> None:
     def cases(name: str, family: Family) -> judging.Cases:
         yield functools.partial(judge_family, name, family, options.opt_level, fallbacks)
 
+    if options.generate:
+        judging.run(options, generating.subjects({name: FAMILIES[name].widths for name in generating.NAMES}, fallbacks))
+        return
     judging.run(options, {name: functools.partial(cases, name, family) for name, family in FAMILIES.items()})
 
 

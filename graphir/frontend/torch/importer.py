@@ -144,14 +144,17 @@ def check_overloads(graph: fx.Graph) -> None:
         raise UnsupportedOperatorError(f"no converter for {'; '.join(lines_of(missing))}")
 
 
-def lines_of(missing: Mapping[str, Sequence[fx.Node]]) -> list[str]:
-    """Return for each overload its name, its nodes, and the first line that it comes from."""
+def lines_of(missing: Mapping[str, Sequence[fx.Node]], reasons: Mapping[fx.Node, str] | None = None) -> list[str]:
+    """Return for each overload its name, its nodes, the first line that it comes from, and why it is missing: the first
+    of the ``reasons``; no reason stands for one without a converter."""
     lines = []
     for name, nodes in sorted(missing.items()):
         shown = ", ".join(repr(node.name) for node in nodes[:5])
         more = f" and {len(nodes) - 5} more" if len(nodes) > 5 else ""
         place = next(filter(None, map(place_of, nodes)), "")
-        lines.append(f"{name} (nodes: {shown}{more}{f'; {place}' if place else ''})")
+        reason = next((reasons[node] for node in nodes if node in reasons), "") if reasons else ""
+        told = "; ".join(filter(None, (f"nodes: {shown}{more}", place, reason)))
+        lines.append(f"{name} ({told})")
     return lines
 
 

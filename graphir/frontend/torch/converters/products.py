@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from tilewright.graphir.broadcasting import joined
-from tilewright.graphir.dims import Dim
+from tilewright.graphir.dims import Dim, dim_equal, simplify
 from tilewright.graphir.expr import Expr
-from tilewright.graphir.frontend.torch.node import Node, cast_to, dtype_of, reshaped, shape_of
+from tilewright.graphir.frontend.runtime_sizes import as_number
+from tilewright.graphir.frontend.torch.node import Node, cast_to, dtype_of, reshaped, shape_of, with_shape
 from tilewright.graphir.frontend.torch.registry import converter
 from tilewright.graphir.op import get_operator
 from tilewright.graphir.ops.calls import add, expand_dims, matmul, multiply, reshape, squeeze, subtract, transpose
@@ -140,6 +141,7 @@ def attended(
     node: Node, query: Expr, key: Expr, value: Expr, mask: Expr | None, is_causal: bool, scale: float | None
 ) -> Expr:
     """Return the attention of queries to keys, whose leading axes broadcast."""
+    value = _with_words(value, key)
     rank = max(map(len, map(shape_of, (query, key, value))))
     if rank < 3:
         q, k, v = (expand_dims(part, axis=0, num_newaxis=3 - rank) for part in (query, key, value))
@@ -155,11 +157,22 @@ def _attended(
     if mask is not None:
         masks = [mask if dtype_of(mask) is BOOL else cast_to(mask, dtype_of(query))]
     known = None if scale is None else float(node.number(scale, "a scale"))
+    if known is None and not isinstance(shape_of(query)[-1], int):  # the operator takes a number
+        parts[0] = multiply(parts[0], _scale(node, query, None, dtype_of(query)))
+        known = 1.0
     made = get_operator("nn.attention")(*parts, *masks, scale=known, causal=bool(is_causal))
-    if masks and dtype_of(masks[0]) is BOOL:  # a query that sees no key gives 0, not NaN
-        seen = get_operator("any")(masks[0], axis=(-1,), keepdims=True)
+    if masks:  # a query that sees no key gives 0, not NaN; PyTorch states unseen keys of Boolean masks by -inf
+        lets_see = masks[0] if dtype_of(masks[0]) is BOOL else get_operator("greater")(masks[0], float("-inf"))
+        seen = get_operator("any")(lets_see, axis=(-1,), keepdims=True)
         return get_operator("where")(seen, made, get_operator("zeros_like")(made))
     return made
+
+
+def _with_words(value: Expr, key: Expr) -> Expr:
+    """Return values with as many words as the keys: PyTorch gives caches of both lengths of their own, and asks for
+    none to be equal."""
+    shape = shape_of(value)
+    return with_shape(value, (*shape[:-2], shape_of(key)[-2], shape[-1]))
 
 
 def _with_leading(x: Expr, parts: tuple[Expr, ...]) -> Expr:
@@ -177,25 +190,27 @@ def _with_leading(x: Expr, parts: tuple[Expr, ...]) -> Expr:
 
 def log_sums(node: Node, query: Expr, key: Expr, mask: Expr | None, is_causal: bool, scale: float | None) -> Expr:
     """Return the logarithm of the sum of exponentials of each query's scores."""
-    scores = _scores(node, query, key, mask, is_causal, _scale(node, query, scale), node.result(1).dtype)
+    key = _with_heads(key, query)
+    wide = node.result(1).dtype
+    scores = _scores(node, query, key, mask, is_causal, _scale(node, query, scale, wide), wide)
     return get_operator("logsumexp")(scores, axis=(-1,), keepdims=False)
 
 
-def _scale(node: Node, query: Expr, scale: float | None) -> float:
+def _scale(node: Node, query: Expr, scale: float | None, wide: DataType) -> Expr:
     """Return the factor of the scores."""
     width = shape_of(query)[-1]
     if scale is not None:
-        return float(node.number(scale, "a scale"))
-    if not isinstance(width, int):
-        raise node.unsupported(f"a width {width}")
-    return float(width**-0.5)
+        return node.tensor(float(node.number(scale, "a scale")), wide)
+    if isinstance(width, int):
+        return node.tensor(float(width**-0.5), wide)
+    return get_operator("rsqrt")(cast_to(as_number(width), wide))
 
 
 def _scores(
-    node: Node, query: Expr, key: Expr, mask: Expr | None, is_causal: bool, scale: float, wide: DataType
+    node: Node, query: Expr, key: Expr, mask: Expr | None, is_causal: bool, scale: Expr, wide: DataType
 ) -> Expr:
     """Return what the softmax of attention is computed of: the products of queries with keys, scaled and masked."""
-    scores = multiply(cast_to(matmul(query, _flipped(key)), wide), node.tensor(scale, wide))
+    scores = multiply(cast_to(matmul(query, _flipped(key)), wide), scale)
     low = node.tensor(float("-inf"), wide)
     if mask is not None:
         scores = (
@@ -205,6 +220,27 @@ def _scores(
         ones = get_operator("full")(shape=shape_of(scores)[-2:], fill=1.0, dtype=wide)
         scores = get_operator("where")(get_operator("greater")(get_operator("tril")(ones), 0.0), scores, low)
     return scores
+
+
+def _with_heads(x: Expr, query: Expr) -> Expr:
+    """Return keys or values for each head of the queries, of which several may share one."""
+    *leading, heads, words, width = shape_of(x)
+    wanted = shape_of(query)[-3]
+    if dim_equal(heads, wanted):
+        return x
+    shared = (*leading, heads, simplify(wanted // heads), words, width)
+    repeated = get_operator("broadcast_to")(expand_dims(x, axis=-3), shape=shared)
+    return reshaped(repeated, (*leading, wanted, words, width))
+
+
+def _without_heads(grad: Expr, x: Expr) -> Expr:
+    """Return the gradient of ``x`` from that of :func:`_with_heads`: heads that share one are added up."""
+    *leading, heads, words, width = shape_of(x)
+    repeated = shape_of(grad)[-3]
+    if dim_equal(heads, repeated):
+        return grad
+    parts = reshaped(grad, (*leading, heads, simplify(repeated // heads), words, width))
+    return get_operator("sum")(parts, axis=(-3,))
 
 
 def _flipped(x: Expr) -> Expr:
@@ -232,8 +268,10 @@ def flash_attention_backward(
     if dropout_p:
         raise node.unsupported("dropout while training")
     wide = dtype_of(log_sum)
-    factor = _scale(node, query, scale)
+    factor = _scale(node, query, scale, wide)
+    value = _with_words(value, key)
     q, k, v, upper, made = (cast_to(part, wide) for part in (query, key, value, grad, out))
+    k, v = _with_heads(k, q), _with_heads(v, q)
     scores = _scores(node, q, k, mask, is_causal, factor, wide)
     weights = get_operator("exp")(subtract(scores, expand_dims(log_sum, axis=-1)))
     if mask is not None:  # a query that sees no key: its sum is that of nothing
@@ -242,8 +280,10 @@ def flash_attention_backward(
     of_weights = subtract(
         matmul(upper, _flipped(v)), get_operator("sum")(multiply(upper, made), axis=(-1,), keepdims=True)
     )
-    of_scores = multiply(multiply(weights, of_weights), node.tensor(factor, wide))
-    found = (matmul(of_scores, k), matmul(_flipped(of_scores), q), matmul(_flipped(weights), upper))
+    of_scores = multiply(multiply(weights, of_weights), factor)
+    of_key = _without_heads(matmul(_flipped(of_scores), q), key)
+    of_value = _without_heads(matmul(_flipped(weights), upper), value)
+    found = (matmul(of_scores, k), of_key, of_value)
     return [cast_to(part, node.result(number).dtype) for number, part in enumerate(found)]
 
 

@@ -160,7 +160,21 @@ def _unbatched(x: Expr, added: int) -> Expr:
 
 def _pool(name: str, rank: int, x: Expr, **attrs: Any) -> Expr:
     batch, added = _batched(x, rank)
-    return _unbatched(get_operator(name)(batch, **attrs), added)
+    return _unbatched(get_operator(name)(batch, **_within(shape_of(batch)[2:], attrs)), added)
+
+
+def _within(sizes: Sequence[Dim], attrs: dict[str, Any]) -> dict[str, Any]:
+    """Return the attributes of a pool for windows that are no greater than the image and its padding: with
+    ``ceil_mode`` PyTorch cuts one off that reaches beyond the end, even if it is the only one; operators refuse it."""
+    if not attrs.get("ceil_mode"):
+        return attrs
+    spread = attrs.get("dilation", (1,) * len(sizes))
+    parts = zip(sizes, attrs["pool_size"], attrs["padding"], spread, strict=True)
+    windows = (
+        min(extent, size + 2 * margin) if isinstance(size, int) and step == 1 else extent
+        for size, extent, margin, step in parts
+    )
+    return {**attrs, "pool_size": tuple(windows)}
 
 
 def window_of(rank: int, size: Any, stride: Any, padding: Any) -> dict[str, Any]:
@@ -202,7 +216,7 @@ def max_pool_with_indices(
 
 def _places(batch: Expr, added: int, attrs: dict[str, Any]) -> Expr:
     """Return the places of the greatest elements in their channels; the operator counts them in the whole tensor."""
-    places = get_operator("nn.max_pool_indices")(batch, **attrs)
+    places = get_operator("nn.max_pool_indices")(batch, **_within(shape_of(batch)[2:], attrs))
     space = squeeze(get_operator("sizes")(values=(product(shape_of(batch)[2:]),)), axis=(0,))
     return _unbatched(get_operator("floor_mod")(places, space), added)
 
