@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ import tilewright as tw  # noqa: E402
 from tests.torch import programs  # noqa: E402
 from tests.torch.compiling import compile_  # noqa: E402
 from tilewright.passes import PassContext, Remarks  # noqa: E402
+from tilewright.runtime.observe.report.collect import collect  # noqa: E402
+from tilewright.tensorir.errors import InputError  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("fresh")
 
@@ -47,6 +50,24 @@ def test_a_profile_names_the_line_of_each_kernel() -> None:
     text = exported().profile(*args, repeat=1).to_json()
     assert f"{FILE}:{line_of(Model.forward, 'relu')}" in text
     assert f"{FILE}:{line_of(Model.forward, 'softmax')}" in text
+
+
+def test_a_report_names_the_lines_in_its_graphs_and_at_its_kernels() -> None:
+    data = collect(exported(), [np.ones((4, 6), "float32"), np.ones((6, 5), "float32")], repeat=1)
+    place = f"{FILE}:{line_of(Model.forward, 'softmax')}"
+    assert place in json.dumps(data["graph"])
+    assert place in json.dumps(data["profile"]["attributes"]["calls"])
+
+
+def test_an_error_of_a_call_names_the_line_whose_sizes_do_not_fit() -> None:
+    class Positive(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x + (x > 0).nonzero()
+
+    model = tw.build(tw.from_exported(programs.exported(Positive(), [torch.ones(4, 1)])))
+    line = line_of(Positive.forward, "nonzero")
+    with pytest.raises(InputError, match=rf"nonzero.* at .*{FILE}:{line}"):
+        model(np.array([[1], [0], [1], [1]], "float32"))
 
 
 def test_remarks_of_passes_name_lines() -> None:
