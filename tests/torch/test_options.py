@@ -283,6 +283,37 @@ def test_a_build_takes_the_threads_of_pytorch(monkeypatch: pytest.MonkeyPatch) -
     assert [target.num_threads for target in targets] == [1]
 
 
+def test_calls_follow_the_threads_of_pytorch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PyTorch guards the number of threads: each number has a build of its own, which stays."""
+    made: list[int] = []
+    called: list[int] = []
+    original = compiled.caller
+
+    def spied(executable: Any, *args: Any) -> Any:
+        made.append(executable.num_threads)
+        call = original(executable, *args)
+
+        def noted(inputs: Any) -> Any:
+            called.append(executable.num_threads)
+            return call(inputs)
+
+        return noted
+
+    monkeypatch.setattr(compiled, "caller", spied)
+    monkeypatch.setattr(compiled.Target, "current", lambda: Target("llvm", num_threads=8))
+    before = torch.get_num_threads()
+    model = compile_(torch.nn.Linear(4, 4))
+    try:
+        for threads in (2, 1, 2, 3, 1):
+            torch.set_num_threads(threads)
+            with torch.no_grad():
+                model(torch.randn(2, 4))
+    finally:
+        torch.set_num_threads(before)
+    assert called == [2, 1, 2, 3, 1]
+    assert made == [2, 1, 3]
+
+
 class Squares(torch.utils.data.Dataset):  # type: ignore[misc]
     """Numbers that workers compute with PyTorch."""
 
