@@ -11,6 +11,8 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: make torch")
 
+from torch._dynamo.backends.common import aot_autograd  # noqa: E402
+
 from tests.torch import networks  # noqa: E402
 from tests.torch.compiling import assert_close, causes, compile_  # noqa: E402
 from tilewright.runtime.torch import compiled  # noqa: E402
@@ -243,7 +245,7 @@ def test_a_call_takes_few_calls_of_functions() -> None:
         graphs.append((made, inputs))
         return made
 
-    function = torch._dynamo.backends.common.aot_autograd(fw_compiler=backend)
+    function = aot_autograd(fw_compiler=backend)
     torch.compile(lambda x, y: (x @ y, x + 1), backend=function, dynamic=True)(torch.randn(3, 4), torch.randn(4, 5))
     (graph, inputs) = graphs[0]
     given = [torch.randn(*map(int, each.shape)) if torch.is_tensor(each) else int(each) for each in inputs]
