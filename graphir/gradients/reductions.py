@@ -19,6 +19,7 @@ from tilewright.graphir.gradients.common import (
     with_axes,
 )
 from tilewright.graphir.ops import calls
+from tilewright.tensorir.dtype import INT64
 
 
 def _axes(call: Call) -> tuple[int, ...]:
@@ -129,6 +130,23 @@ def cumsum(call: Call, cotangent: Expr) -> Sequence[Expr | None]:
     attrs = call.attrs
     moves = {"axis": attrs.axis, "exclusive": attrs.exclusive, "reverse": not attrs.reverse}
     return (call_operator("cumsum", cotangent, **moves),)
+
+
+@register_gradient("cumprod")
+def cumprod(call: Call, cotangent: Expr) -> Sequence[Expr | None]:
+    """Divide the sums ``g y`` of all products that hold an element by it. Products behind the first zero of a row are
+    0; for that zero itself the sums are those of the products without it, and elements behind it have none."""
+    (x,), attrs = call.args, call.attrs
+    back = {"axis": attrs.axis, "exclusive": attrs.exclusive, "reverse": not attrs.reverse}
+    zeros = call_operator("cumsum", calls.cast(x.equal(0.0), dtype=INT64), axis=attrs.axis, reverse=attrs.reverse)
+    first = x.equal(0.0) & zeros.equal(1)
+    before = zeros.equal(0)
+    without = call_operator(
+        "cumprod", calls.where(first, 1.0, x), axis=attrs.axis, exclusive=attrs.exclusive, reverse=attrs.reverse
+    )
+    divided = call_operator("cumsum", cotangent * call, **back) / calls.where(before, x, 1.0)
+    of_first = call_operator("cumsum", cotangent * without, **back)
+    return (calls.where(first, of_first, calls.where(before, divided, 0.0)),)
 
 
 @register_gradient("nn.softmax")

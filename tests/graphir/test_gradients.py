@@ -186,6 +186,31 @@ def test_products_of_zeros() -> None:
     check(op("prod", axis=1), (3, 3), arrays=[[[0, 2, 3], [0, 0, 3], [1, 2, 3]]])
 
 
+@pytest.mark.parametrize("exclusive", [False, True])
+@pytest.mark.parametrize("reverse", [False, True])
+def test_running_products(exclusive: bool, reverse: bool) -> None:
+    attrs = {"axis": 1, "exclusive": exclusive, "reverse": reverse}
+    check(op("cumprod", **attrs), ("n", 5))
+    zeros = [[0, 2, 3, 1.5], [0.5, 0, 0, 3], [1, 2, 3, 0]]
+    check(op("cumprod", **attrs), (3, 4), arrays=[zeros])
+
+
+@pytest.mark.parametrize("method", ["nearest", "linear", "cubic"])
+@pytest.mark.parametrize(("padding", "corners"), [("zeros", False), ("border", True), ("reflection", False)])
+def test_samples_of_an_image(method: str, padding: str, corners: bool) -> None:
+    rng = np.random.default_rng(3)
+    image, places = rng.standard_normal((2, 3, 4, 5)), rng.uniform(-1.4, 1.4, (2, 3, 2, 2))
+    sampled = op("nn.grid_sample", method=method, padding_mode=padding, align_corners=corners)
+    check(sampled, ("b", 3, "h", 5), ("b", 3, 2, 2), arrays=[image, places])
+
+
+@pytest.mark.parametrize("extents", [(7,), (3, 4, 5)])
+def test_samples_along_other_numbers_of_axes(extents: tuple[int, ...]) -> None:
+    rng = np.random.default_rng(3)
+    shapes = (1, 2, *extents), (1, *(2 for _ in extents), len(extents))
+    check(op("nn.grid_sample"), *shapes, arrays=[rng.standard_normal(shapes[0]), rng.uniform(-1.2, 1.2, shapes[1])])
+
+
 def test_norms_of_zeros_have_gradient_zero() -> None:
     x = gi.var("x", shape=(2, 2))
     for name in ("norm", "nn.lp_norm"):

@@ -54,6 +54,16 @@ CASES: dict[str, Case] = {
         lambda x: F.avg_pool2d(x, (3, 2), stride=2, padding=(1, 0), count_include_pad=False),
         [("n", 3, 8, 8)],
     ),
+    "samples of an image": (
+        lambda x, g: gi.nn.grid_sample(x, g, method="cubic", padding_mode="reflection"),
+        lambda x, g: F.grid_sample(x, g, "bicubic", "reflection", align_corners=False),
+        [("n", 2, 6, 7), ("n", 3, 4, 2)],
+    ),
+    "running products": (
+        lambda x: gi.cumprod(x, axis=1),
+        lambda x: torch.cumprod(x, 1),
+        [("n", 5, 6)],
+    ),
     "layer norm": (
         lambda x, g, b: gi.nn.layer_norm(x, g, b),
         lambda x, g, b: F.layer_norm(x, (10,), g, b),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -75,7 +75,7 @@ class grid_sample(Operator):
 
     def reference(self, args: Sequence[Any], attrs: GridSampleAttrs) -> Any:
         data, grid = args
-        wide = _wide(DataType(data.dtype.name), DataType(grid.dtype.name)).numpy
+        wide = sampling_type(DataType(data.dtype.name), DataType(grid.dtype.name)).numpy
         extents = data.shape[2:]
         result = np.zeros((*data.shape[:2], *grid.shape[1:-1]), wide)
         if result.size == 0 or data.size == 0:
@@ -85,13 +85,13 @@ class grid_sample(Operator):
         ]
         values = data.astype(wide)
         batch = np.arange(data.shape[0]).reshape(-1, *[1] * (grid.ndim - 2))
-        for taps in itertools.product(_taps(attrs.method), repeat=len(extents)):
+        for taps in itertools.product(taps_of(attrs.method), repeat=len(extents)):
             weight = np.ones((), wide)
             inside = np.ones((), bool)
             indices = []
             for tap, place, extent in zip(taps, places, extents, strict=True):
                 base = np.floor(place).astype(np.int64)
-                weight = weight * _weight(tap, place - np.floor(place), attrs.method)
+                weight = weight * weight_of(tap, place - np.floor(place), attrs.method)
                 index = base + tap
                 inside = inside & (index >= 0) & (index < extent)
                 indices.append(_inner_reference(index, extent, attrs))
@@ -104,7 +104,7 @@ class grid_sample(Operator):
 
     def compute(self, args: Sequence[Tensor], attrs: GridSampleAttrs, out: TensorType) -> Tensor:
         data, grid = args
-        wide = _wide(data.dtype, grid.dtype)
+        wide = sampling_type(data.dtype, grid.dtype)
         axes = data.ndim - 2
         # The places are the same for all channels.
         places = [
@@ -117,7 +117,7 @@ class grid_sample(Operator):
             at = [stage(place[0], *place[2:]) for stage in places]
             bases = [call("floor", value) for value in at]
             result: Expr = const(0, wide)
-            for taps in itertools.product(_taps(attrs.method), repeat=axes):
+            for taps in itertools.product(taps_of(attrs.method), repeat=axes):
                 weight: Expr | None = None
                 indices: list[Expr] = []
                 inside = list(empty)
@@ -127,7 +127,7 @@ class grid_sample(Operator):
                         inside.extend([index >= 0, index < extent])
                     indices.append(_inner(index, extent, attrs))
                     if attrs.method != "nearest":
-                        share = _weight(tap, value - base, attrs.method)
+                        share = weight_of(tap, value - base, attrs.method)
                         weight = share if weight is None else weight * share
                 load = cast(wide, guarded(all_of(*inside), data(place[0], place[1], *indices), 0))
                 result = load if weight is None else result + weight * load
@@ -136,7 +136,7 @@ class grid_sample(Operator):
         return te.compute(out.shape, element, name="grid_sample")
 
 
-def _wide(data: DataType, grid: DataType) -> DataType:
+def sampling_type(data: DataType, grid: DataType) -> DataType:
     """Return the type in which places and samples are computed."""
     is_wide = FLOAT64 in (data, grid) or (data.is_integer and data.bits > 16)
     return FLOAT64 if is_wide else FLOAT32
@@ -147,44 +147,58 @@ def _places(grid: Tensor, extent: Expr, number: int, wide: DataType, attrs: Grid
     return lambda *place: _place(cast(wide, grid(*place, number)), extent, attrs)
 
 
-def _where(condition: Any, a: Any, b: Any) -> Any:
-    return select(condition, a, b) if isinstance(condition, Expr) else np.where(condition, a, b)
-
-
-def _rounding(name: str, value: Any) -> Any:
-    return call(name, value) if isinstance(value, Expr) else {"floor": np.floor, "round": np.rint}[name](value)
-
-
 def _place(grid: Any, extent: Any, attrs: GridSampleAttrs) -> Any:
-    """Convert a coordinate of the grid to pixels, moved onto the image according to the padding mode."""
-    length = cast(grid.dtype, extent) if isinstance(grid, Expr) else grid.dtype.type(extent)
-    zero: Any = const(0, grid.dtype) if isinstance(grid, Expr) else 0
+    """Convert a coordinate of the grid to pixels, of arrays or of formulas."""
+    if isinstance(grid, Expr):
+        return moved_place(grid, cast(grid.dtype, extent), const(0, grid.dtype), attrs, select, call)
+    rounding = {"floor": np.floor, "round": np.rint}
+    return moved_place(grid, grid.dtype.type(extent), 0, attrs, np.where, lambda name, value: rounding[name](value))
+
+
+def moved_place(
+    grid: Any,
+    length: Any,
+    zero: Any,
+    attrs: GridSampleAttrs,
+    where: Callable[[Any, Any, Any], Any],
+    rounding: Callable[[str, Any], Any],
+) -> Any:
+    """Convert a coordinate of the grid to pixels, moved onto the image according to the padding mode.
+
+    Args:
+        grid: the coordinate.
+        length: the extent of the image along its axis.
+        zero: 0 in the type of both.
+        attrs: how the image is sampled.
+        where: chooses between two values.
+        rounding: applies ``floor`` or ``round``.
+    """
     half = zero + 0.5
     if attrs.align_corners:
         place, low, high = (grid + 1) / 2 * (length - 1), zero, length - 1
     else:
         place, low, high = ((grid + 1) * length - 1) / 2, zero - half, length - half
     if attrs.method == "nearest":
-        place = _rounding("round", place)
+        place = rounding("round", place)
     outside = (place < low) | (place > high)
     if attrs.padding_mode == "border":
-        clipped = _where(place < zero, zero, _where(place > length - 1, length - 1, place))
-        place = _where(outside, clipped, place)
+        clipped = where(place < zero, zero, where(place > length - 1, length - 1, place))
+        place = where(outside, clipped, place)
     elif attrs.padding_mode == "reflection":
-        span = _where(high > low, high - low, zero + 1)
-        away = _where(place < low, low - place, place - low)
-        away = away - 2 * span * _rounding("floor", away / (2 * span))
-        place = _where(outside, low + _where(away > span, 2 * span - away, away), place)
+        span = where(high > low, high - low, zero + 1)
+        away = where(place < low, low - place, place - low)
+        away = away - 2 * span * rounding("floor", away / (2 * span))
+        place = where(outside, low + where(away > span, 2 * span - away, away), place)
     # Coordinates far outside, and NaN, become a place outside that an integer can represent.
-    place = _where(place >= zero - 4, place, zero - 4)
-    return _where(place <= length + 4, place, length + 4)
+    place = where(place >= zero - 4, place, zero - 4)
+    return where(place <= length + 4, place, length + 4)
 
 
-def _taps(method: str) -> tuple[int, ...]:
+def taps_of(method: str) -> tuple[int, ...]:
     return {"nearest": (0,), "linear": (0, 1), "cubic": (-1, 0, 1, 2)}[method]
 
 
-def _weight(tap: int, share: Any, method: str) -> Any:
+def weight_of(tap: int, share: Any, method: str) -> Any:
     """Return the weight of the pixel ``tap`` after the one before the place, which is ``share`` behind that one."""
     if method == "nearest":
         return np.ones_like(share)
