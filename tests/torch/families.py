@@ -388,7 +388,7 @@ def judge_family(name: str, family: Family, opt_level: int | None, fallbacks: Fa
     with torch.no_grad():
         try:
             found = _plain(compiled(**inputs, return_dict=True))
-        except torch._dynamo.exc.Unsupported as error:
+        except (torch._dynamo.exc.Unsupported, torch._dynamo.exc.UserError) as error:  # also without a backend
             raise judging.NotTracedError(str(error).splitlines()[0]) from None
     compare(found, expected, name)
     fallbacks.check()

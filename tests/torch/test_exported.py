@@ -56,6 +56,14 @@ def test_a_transposed_parameter_is_read_by_its_strides() -> None:
     np.testing.assert_allclose(found[0], (x @ weight).numpy(), rtol=1e-5, atol=1e-6)
 
 
+def test_results_are_row_major_whatever_strides_the_program_has() -> None:
+    x = torch.randn(2, 3, 4, 5).contiguous(memory_format=torch.channels_last)
+    model = tw.build(imported(lambda x: (x.relu(), x.sin().permute(3, 0, 1, 2)), x))
+    for found, expected in zip(programs.results(model, [x]), (x.relu(), x.sin().permute(3, 0, 1, 2)), strict=True):
+        np.testing.assert_allclose(found, expected.numpy(), rtol=1e-6, atol=1e-7)
+        assert found.flags.c_contiguous
+
+
 def test_nested_results_are_named_by_their_places_and_none_is_left_out() -> None:
     def function(x: torch.Tensor, more: dict[str, Any]) -> Any:
         return {"out": x + more["a"], "rest": (None, [x * 2])}
