@@ -119,6 +119,46 @@ def test_a_while_loop_agrees(exports: bool) -> None:
             assert_close(compiled(torch.tensor(count), x), module(torch.tensor(count), x))
 
 
+class Counts(torch.nn.Module):
+    """A loop over Python's numbers, whose last one is the size of a result."""
+
+    def forward(self, x: torch.Tensor, count: int) -> tuple[Any, ...]:
+        def body(i: int, k: int, x: torch.Tensor) -> tuple[Any, ...]:
+            return i + 1, k * 2 - i // 2, torch.tanh(x * 1.5 + i - k % 3)
+
+        i, k, y = while_loop(lambda i, k, x: (i < count) & (k < 100), body, (0, 3, x))
+        torch._check(i >= 0)
+        return i * 2, k - 50, y, torch.ones(i + 1, 2)
+
+
+@pytest.mark.parametrize("exports", [True, False], ids=["exported", "compiled"])
+def test_the_state_of_a_loop_may_be_numbers(exports: bool) -> None:
+    module, x = Counts(), torch.randn(4)
+    if exports:
+        for count in 0, 4, 9:
+            model = tw.build(tw.from_exported(programs.exported(module, [x, count])))
+            found = programs.results(model, [x])
+            expected = module(x, count)
+            for mine, theirs in zip(found, expected, strict=True):
+                np.testing.assert_allclose(mine, np.asarray(theirs), rtol=1e-5, atol=1e-6)
+        return
+    compiled = compile_(module, dynamic=True, options={"fallback": False})
+    for count in 2, 4, 9:
+        assert_close(compiled(x, count), module(x, count))
+
+
+def test_an_index_that_a_loop_counts_runs_in_pytorch() -> None:
+    def function(x: torch.Tensor) -> Any:
+        return while_loop(lambda i, y: i < 3, lambda i, y: (i + 1, y + x[i]), (0, x[0] * 0))
+
+    remarks = Remarks()
+    x = torch.randn(5, 4)
+    with PassContext(instruments=[remarks]):
+        assert_close(compile_(function)(x), function(x))
+    (remark,) = remarks.select(message="runs in PyTorch")
+    assert "a number that is computed in a loop as index is not supported" in remark.message
+
+
 def test_an_exported_scan_serves_any_length() -> None:
     module = Scans()
     program = programs.exported(module, [torch.randn(4), torch.randn(7, 4)], (None, {0: Dim.DYNAMIC}))

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from tilewright.graphir.ops.calls import reshape, take
 from tilewright.graphir.types import TensorType
 from tilewright.tensorir.dtype import INT64
 from tilewright.tensorir.errors import UnsupportedOperatorError
+from tilewright.tensorir.expr import Expr as Scalar
 
 if TYPE_CHECKING:
     from tilewright.graphir.frontend.torch.importer import Importer
@@ -73,13 +74,12 @@ def _branch(importer: Importer, node: fx.Node, scope: Scope) -> list[Expr]:
 def _while(importer: Importer, node: fx.Node, scope: Scope) -> list[Expr]:
     """Convert ``while_loop(condition_graph, body_graph, state, more)``."""
     asked, body, carried, more = node.args
-    state, rest = _values(importer, carried, scope), _values(importer, more, scope)
-    _check_tensors("while_loop", state)
+    state, rest = [*map(_tensor, _values(importer, carried, scope))], _values(importer, more, scope)
     made: list[Function] = []
     for graph in asked, body:
         params = [Var(f"state{number}", value.type) for number, value in enumerate(state)]
         results = importer.subgraph(graph, [*params, *rest])
-        result = _scalar(results[0]) if graph is asked else Tuple(_like(results, state, "while_loop"))
+        result = _scalar(results[0]) if graph is asked else Tuple(_like(map(_tensor, results), state, "while_loop"))
         made.append(Function([Var("i", TensorType((), INT64)), *params], result))
     endless = const(np.array(np.iinfo(np.int64).max))
     return _fields(Loop(endless, made[0], made[1], state), len(state))
@@ -125,7 +125,13 @@ def _results(importer: Importer, graph: Any, values: Sequence[Any], expected: Se
     return [_fitted(result, found, "cond") for result, found in zip(made, types, strict=True)]
 
 
-def _like(results: Sequence[Any], state: Sequence[Expr], name: str) -> list[Expr]:
+def _tensor(value: Any) -> Any:
+    """Return the state of a loop as a tensor: numbers are int64 scalars."""
+    is_number = isinstance(value, (int, Scalar)) and not isinstance(value, bool)
+    return as_number(value) if is_number else value
+
+
+def _like(results: Iterable[Any], state: Sequence[Expr], name: str) -> list[Expr]:
     return [_fitted(result, value.type, name) for result, value in zip(results, state, strict=True)]
 
 

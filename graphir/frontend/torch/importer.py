@@ -256,6 +256,10 @@ class Importer:
         """Convert a graph that is an argument of a node, for these values of its inputs; return its results."""
         graph = attribute(node).graph
         placeholders = [each for each in graph.nodes if each.op == "placeholder"]
+        for placeholder, value in zip(placeholders, values, strict=True):
+            number = placeholder.meta.get("val")
+            if isinstance(number, torch.SymInt) and isinstance(value, Expr):
+                self.sizes.bind_state(str(number.node.expr), value)
         made = self.convert(graph, dict(zip(placeholders, values, strict=True)))
         return list(made) if isinstance(made, (list, tuple)) else [made]
 
@@ -274,6 +278,8 @@ class Importer:
 
     def _settled(self, label: str, made: Any, value: Any) -> Value:
         """Return a result in the shape that PyTorch gives it, which a call checks where it cannot be proved."""
+        if isinstance(value, torch.SymInt) and isinstance(made, Expr):
+            self.bind_number(value, made)  # the last state of a loop, from which sizes may be computed
         if made is None or not isinstance(value, torch.Tensor):
             return None
         found, expected = made.type, self.stored_type(value)
@@ -290,7 +296,7 @@ class Importer:
             symbol = renamed.get(symbol, symbol)
             number = path[0].idx if len(path) == 2 and hasattr(path[0], "idx") else 0
             place = getattr(path[-1], "idx", None)
-            if place is not None and isinstance(results[number], Expr):
+            if place is not None and isinstance(results[number], Expr) and shape_of(results[number]):
                 self.sizes.bind(str(symbol), shape_of(results[number])[place])
 
         values = node.meta.get("val")
@@ -338,6 +344,10 @@ class Importer:
         schema = getattr(node.target, "_schema", None)
         if schema is None:
             return [*given, *(self.argument(argument, scope) for argument in node.kwargs.values())]
+        for argument, value in zip(schema.arguments, node.args, strict=False):
+            number = value.meta.get("val") if isinstance(value, fx.Node) else value
+            if isinstance(number, torch.SymInt) and self.sizes.has_state(number) and str(argument.type) != "Tensor":
+                raise UnsupportedOperatorError(f"a number that is computed in a loop as {argument.name} is not supported")
         for argument in schema.arguments[len(given) :]:
             if argument.name in node.kwargs:
                 given.append(self.argument(node.kwargs[argument.name], scope))
@@ -359,7 +369,7 @@ class Importer:
         if isinstance(argument, (list, tuple)):
             return [self.argument(item, scope) for item in argument]
         if isinstance(argument, torch.SymInt):
-            return self.sizes.dim(argument)
+            return self.sizes.scalar(argument) if self.sizes.has_state(argument) else self.sizes.dim(argument)
         if isinstance(argument, torch.SymFloat):
             return self.sizes.number(argument)
         if isinstance(argument, torch.dtype):

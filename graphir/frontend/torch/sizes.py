@@ -28,6 +28,36 @@ class Sizes:
 
     def __init__(self) -> None:
         self._known: dict[str, Dim] = {}
+        self._states: dict[str, Expr] = {}
+
+    def bind_state(self, name: str, number: Expr) -> None:
+        """State that the symbol ``name`` is an int64 scalar of the graph of a loop: a state, which is no dimension."""
+        self._states[name] = number
+
+    def has_state(self, size: torch.SymInt) -> bool:
+        """Return whether a number is computed from the state of a loop."""
+        return self._is_state(size.node.expr)
+
+    def scalar(self, size: torch.SymInt) -> Expr:
+        """Return a number that is computed from sizes and the state of a loop as an int64 scalar of the graph.
+
+        Raises:
+            UnsupportedOperatorError: its formula has functions that are not supported.
+        """
+        return self._scalar(size.node.expr)
+
+    def _is_state(self, found: sympy.Basic) -> bool:
+        return any(each.name in self._states for each in found.free_symbols)
+
+    def _scalar(self, found: sympy.Basic) -> Expr:
+        if not self._is_state(found):
+            return as_number(simplify(as_expr(self._integer(found))))
+        if isinstance(found, sympy.Symbol):
+            return self._states[found.name]
+        name = _SCALAR_FUNCTIONS.get(type(found).__name__)
+        if name is None:
+            raise UnsupportedOperatorError(f"a number {found} that is computed in a loop is not supported")
+        return functools.reduce(get_operator(name), map(self._scalar, found.args))
 
     def bind(self, name: str, dim: Dim) -> None:
         """State that the symbol ``name`` is ``dim``."""
@@ -70,8 +100,7 @@ class Sizes:
             parts = [self._condition(part) for part in found.args]
             return make(*parts) if name == "Not" else functools.reduce(make, parts)
         if name in _RELATIONS:
-            sides = [as_number(simplify(as_expr(self._integer(side)))) for side in found.args]
-            return get_operator(_RELATIONS[name])(*sides)
+            return get_operator(_RELATIONS[name])(*map(self._scalar, found.args))
         raise UnsupportedOperatorError(f"a condition {found} on sizes is not supported")
 
     def _integer(self, found: sympy.Basic) -> Any:
@@ -152,6 +181,11 @@ _FUNCTIONS: dict[str, Callable[[Any, Any], Any]] = {
     "Min": lambda a, b: minimum(as_expr(a), b),
 }
 
+#: The operators for functions of numbers that are computed in a loop.
+_SCALAR_FUNCTIONS = {
+    **{"Add": "add", "Mul": "multiply", "FloorDiv": "floor_divide", "Mod": "floor_mod", "PythonMod": "floor_mod"},
+    **{"Max": "maximum", "Min": "minimum"},
+}
 #: The operators of relations between integers, and those of conditions.
 _RELATIONS = {
     "Equality": "equal",
