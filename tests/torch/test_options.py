@@ -264,6 +264,17 @@ def test_a_call_takes_few_calls_of_functions() -> None:
     assert counted <= 32
 
 
+def test_formulas_of_sizes_that_pytorch_knows_to_be_equal_agree(builds: list[Any]) -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        halves = torch.cat([x[::2], x[1::2]]) * x  # (s + 1) // 2 + s // 2 rows, and s
+        return torch.where(halves > 0, halves + x, torch.cat([x[::3], x[1::3], x[2::3]]))
+
+    model = compile_(function, dynamic=True, options={"fallback": False})
+    for rows in 7, 12, 9:
+        x = torch.randn(rows, 3)
+        assert_close(model(x), function(x))
+
+
 # Threads and processes.
 
 

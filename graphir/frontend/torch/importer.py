@@ -242,7 +242,24 @@ class Importer:
             raise UnsupportedOperatorError(f"no converter for {name}{' of complex numbers' if of_complex else ''}")
         arguments = (argument.meta.get("val") if isinstance(argument, fx.Node) else None for argument in node.args)
         seen = Node(label_of(node), value, self.sizes, self._runtime_sizes, [*map(_is_complex, arguments)])
-        return self.apply(node, converter, seen, self._arguments(node, scope))
+        given = self._arguments(node, scope)
+        if (
+            torch.Tag.pointwise in getattr(node.target, "tags", ())
+            and isinstance(value, torch.Tensor)
+            and not of_complex
+        ):
+            given = [self._aligned(each, value) for each in given]
+        return self.apply(node, converter, seen, given)
+
+    def _aligned(self, argument: Any, value: torch.Tensor) -> Any:
+        """Return an argument of an overload that computes each element ``value`` apart, with the sizes of the result:
+        PyTorch knows of formulas that they are equal, from guards, where nothing proves it. A call checks them."""
+        found = argument.type if isinstance(argument, Expr) else None
+        if not isinstance(found, TensorType) or found.ndim > value.ndim:
+            return argument
+        result = self.stored_type(value).shape[value.ndim - found.ndim :]
+        wanted = [dim if isinstance(dim, int) else size for dim, size in zip(found.shape, result, strict=True)]
+        return with_shape(argument, wanted)
 
     def apply(self, node: fx.Node, converter: Converter, seen: Node, arguments: Sequence[Any]) -> Value:
         """Call a converter; return its result, or its results, with the types that PyTorch gives them."""
@@ -347,7 +364,9 @@ class Importer:
         for argument, value in zip(schema.arguments, node.args, strict=False):
             number = value.meta.get("val") if isinstance(value, fx.Node) else value
             if isinstance(number, torch.SymInt) and self.sizes.has_state(number) and str(argument.type) != "Tensor":
-                raise UnsupportedOperatorError(f"a number that is computed in a loop as {argument.name} is not supported")
+                raise UnsupportedOperatorError(
+                    f"a number that is computed in a loop as {argument.name} is not supported"
+                )
         for argument in schema.arguments[len(given) :]:
             if argument.name in node.kwargs:
                 given.append(self.argument(node.kwargs[argument.name], scope))
