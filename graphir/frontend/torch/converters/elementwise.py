@@ -377,12 +377,18 @@ def logit(node: Node, x: Expr, eps: float | None) -> Expr:
     return log(divide(value, subtract(node.tensor(1.0), value)))
 
 
+def _inner_type(dtype: DataType) -> DataType:
+    """Return the type in which PyTorch computes a function of several steps."""
+    return FLOAT32 if dtype.bits < 32 else dtype
+
+
 @converter("aten.sinc.default")
 def sinc(node: Node, x: Expr) -> Expr:
     """Return ``sin(pi * x) / (pi * x)``, and 1 at 0."""
-    angle = multiply(node.tensor(x), node.tensor(math.pi))
-    there = get_operator("equal")(angle, node.tensor(0.0))
-    return where(there, node.tensor(1.0), divide(get_operator("sin")(angle), angle))
+    wide = _inner_type(node.dtype)
+    angle = multiply(node.tensor(x, wide), node.tensor(math.pi, wide))
+    there = get_operator("equal")(angle, node.tensor(0.0, wide))
+    return cast_to(where(there, node.tensor(1.0, wide), divide(get_operator("sin")(angle), angle)), node.dtype)
 
 
 @converter("aten.xlogy.Tensor", "aten.xlogy.Scalar_Self", "aten.xlogy.Scalar_Other")
@@ -397,5 +403,6 @@ def x_log_y(node: Node, x: Any, y: Any) -> Expr:
 @converter("aten.erfc.default", "aten.special_erfc.default")
 def erfc(node: Node, x: Expr) -> Expr:
     """Return ``1 - erf(x)``; where that cancels, in float64."""
-    wide = cast_to(node.tensor(x), DataType("float64")) if node.dtype is FLOAT32 else node.tensor(x)
+    inner = DataType("float64") if node.dtype is FLOAT32 else _inner_type(node.dtype)
+    wide = cast_to(node.tensor(x), inner)
     return cast_to(subtract(const(1.0, dtype_of(wide)), get_operator("erf")(wide)), node.dtype)

@@ -190,6 +190,8 @@ def batch_norm_functional(
 ) -> list[Expr]:
     """Normalize each channel by the mean and the variance of the batch, and update running ones: the new running
     statistics are the last results."""
+    # PyTorch gives new statistics of half types in single precision.
+    running_mean, running_var = (cast_to(old, node.result(n).dtype) for n, old in ((3, running_mean), (4, running_var)))
     if not training:
         empty = [_ones((0,), dtype_of(x)) for _ in range(2)]
         return [_batch_normalized(x, weight, bias, running_mean, running_var, eps), *empty, running_mean, running_var]
