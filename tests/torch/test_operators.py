@@ -33,11 +33,13 @@ ENTRIES = (
 COMPILED = ("special.legendre_polynomial_p", "linalg.lu_solve", "unique", "fft.rfft", "frexp")
 
 
-def verdict(name: str, most: int, compute: Any = opinfo.by_reference) -> tuple[str, Any]:
+def verdict(
+    name: str, most: int, compute: Any = opinfo.by_reference, dtype: torch.dtype = torch.float32
+) -> tuple[str, Any]:
     """Judge the first samples of an entry."""
-    entry = opinfo.entries(torch.float32)[name]
+    entry = opinfo.entries(dtype)[name]
     judge = functools.partial(opinfo.judge_sample, compute=compute)
-    found = judging.judge(opinfo.cases(entry, torch.float32, most, judge))
+    found = judging.judge(opinfo.cases(entry, dtype, most, judge))
     return found.outcome, found.reasons
 
 
@@ -49,6 +51,15 @@ def test_an_entry_agrees_with_pytorch(name: str) -> None:
 @pytest.mark.parametrize("name", COMPILED)
 def test_a_compiled_entry_agrees_with_pytorch(name: str) -> None:
     assert verdict(name, 1, opinfo.Compiled()) == ("passed", [])
+
+
+@pytest.mark.parametrize("name", ["sinc", "erfc"])
+def test_functions_of_half_types_are_as_exact_as_pytorchs(name: str) -> None:
+    assert verdict(name, 2, dtype=torch.bfloat16) == ("passed", [])
+
+
+def test_statistics_of_half_types_are_single_ones() -> None:
+    assert verdict("nn.functional.batch_norm", 1, dtype=torch.bfloat16)[0] in ("passed", "closer")
 
 
 def test_a_wrong_converter_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
