@@ -127,7 +127,10 @@ class Op(Pattern):
     def match(self, node: Expr, found: Match) -> bool:
         if type(node) is not Call or len(node.args) != len(self.args):
             return False
-        if not isinstance(node.op, Operator) or not self.takes(node.op):
+        if not isinstance(node.op, Operator):
+            return False
+        takes = self._taken.get(node.op)
+        if takes is False or (takes is None and not self.takes(node.op)):
             return False
         if self.attrs is not None:
             found[self.attrs] = node.attrs
