@@ -115,6 +115,8 @@ class Op(Pattern):
         self.call = call
         #: Answers of :meth:`takes`.
         self._taken: dict[Operator, bool] = {}
+        # What matches anything comes last: most arguments that do not match are found at once.
+        self._order = sorted(enumerate(args), key=lambda numbered: isinstance(numbered[1], Bind))
 
     def takes(self, op: Operator) -> bool:
         """Return whether calls of ``op`` may match."""
@@ -136,9 +138,13 @@ class Op(Pattern):
             found[self.attrs] = node.attrs
         if self.call is not None:
             op, attrs = found.setdefault(self.call, (node.op, node.attrs))
-            if op is not node.op or attrs != node.attrs:
+            if op is not node.op or (attrs is not node.attrs and attrs != node.attrs):
                 return False
-        return all(pattern.match(arg, found) for pattern, arg in zip(self.args, node.args, strict=True))
+        args = node.args
+        for number, pattern in self._order:  # noqa: SIM110  # a generator costs more than what it runs
+            if not pattern.match(args[number], found):
+                return False
+        return True
 
 
 class Rule:
