@@ -1,8 +1,8 @@
 """Run the tests on the oldest and on the newest versions of Python and of all dependencies.
 
-``make test-versions`` runs this. The classifiers of ``pyproject.toml`` list the supported versions of Python. The oldest
-one gets the lower bound of every requirement, of the extra ``test`` as well; the newest one gets the newest release of
-each that the package index has. Every combination is an environment below ``build/versions``. An interpreter that this
+``make test-versions`` runs this. The classifiers of ``pyproject.toml`` list the supported versions of Python. The
+oldest one gets the lower bound of every requirement, of the extra ``test`` as well; the newest one gets the newest
+release of each that the package index has. Both are environments below ``build/versions``. An interpreter that this
 machine lacks is reported and left out. Arguments are pytest's; ``oldest`` or ``newest`` before them chooses one.
 """
 
@@ -79,8 +79,8 @@ def install(python: str, choice: str, version: str, constraints: list[str]) -> P
         subprocess.run([python, "-m", "venv", str(folder)], check=True)
     bounds = folder / "constraints.txt"
     bounds.write_text("".join(f"{line}\n" for line in constraints), encoding="utf-8")
-    command = [str(environment), "-m", "pip", "--disable-pip-version-check", "install", "--quiet", "-e", f"{ROOT}[test]"]
-    command += ["--constraint", str(bounds), "--upgrade", "--upgrade-strategy", "eager"]
+    command = [str(environment), "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
+    command += ["--constraint", str(bounds), "--upgrade", "--upgrade-strategy", "eager", "-e", f"{ROOT}[test]"]
     subprocess.run(command, check=True)
     return environment
 

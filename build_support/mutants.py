@@ -1,14 +1,16 @@
 """Change programs slightly, in ways that a test should notice: mutation testing (R. DeMillo, R. Lipton, F. Sayward,
 "Hints on test data selection", 1978).
 
-Mutants are made of the syntax tree. Only code within functions is changed: ``run_mutants.py`` puts the code of a mutant
-into functions that exist already. Annotations, defaults of parameters, docstrings, strings and the arguments of errors
-stay, as no test should depend on their words alone.
+Mutants are made of the syntax tree. Only code within functions is changed, as the code of a mutant is put into
+functions that exist already (:func:`put_in`). Annotations, defaults of parameters, docstrings, strings and the
+arguments of errors stay, as no test should depend on their words alone.
 """
 
 from __future__ import annotations
 
 import ast
+import gc
+import types
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -184,6 +186,28 @@ def _nothing(statement: ast.stmt) -> ast.stmt:
 
 def _is_value(value: ast.expr | None) -> bool:
     return value is not None and not (isinstance(value, ast.Constant) and value.value is None)
+
+
+def put_in(path: str, tree: ast.Module) -> int:
+    """Put the code of a changed module into the functions that the unchanged one made; return how many changed.
+    ``path`` is the file of both. Functions that a function makes are changed with it."""
+    module = compile(tree, path, "exec", dont_inherit=True)
+    codes = {(code.co_name, code.co_firstlineno): code for code in _codes(module)}
+    changed = 0
+    for function in [each for each in gc.get_objects() if isinstance(each, types.FunctionType)]:
+        old = function.__code__
+        new = codes.get((old.co_name, old.co_firstlineno)) if old.co_filename == path else None
+        if new is not None and new != old and new.co_freevars == old.co_freevars:
+            function.__code__ = new
+            changed += 1
+    return changed
+
+
+def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield constant
+            yield from _codes(constant)
 
 
 def _lines(statement: ast.stmt) -> tuple[int, int]:
