@@ -281,10 +281,9 @@ def assembly_of(llvm_ir: str, target: Target, effort: Effort) -> str:
     Raises:
         CodegenError: LLVM rejects the text.
     """
-    with headroom(len(llvm_ir)), _borrowed_machine(target, effort) as machine:
-        with _parsed(llvm_ir, machine) as module:
-            _optimize(module, machine, effort, llvm_ir)
-            return str(machine.emit_assembly(module))
+    with headroom(len(llvm_ir)), _borrowed_machine(target, effort) as machine, _parsed(llvm_ir, machine) as module:
+        _optimize(module, machine, effort, llvm_ir)
+        return str(machine.emit_assembly(module))
 
 
 @contextlib.contextmanager
@@ -334,10 +333,9 @@ def compile_module(
     start = time.perf_counter()
     llvm_ir = emit_llvm_ir(functions, target, entry_names, elsewhere, packed)
     effort = Effort.of(functions)
-    with headroom(len(llvm_ir)), _borrowed_machine(target, effort) as machine:
-        with _parsed(llvm_ir, machine) as module:
-            _optimize(module, machine, effort, llvm_ir)
-            object_bytes = emit_object(machine, module)
+    with headroom(len(llvm_ir)), _borrowed_machine(target, effort) as machine, _parsed(llvm_ir, machine) as module:
+        _optimize(module, machine, effort, llvm_ir)
+        object_bytes = emit_object(machine, module)
     compiled = CompiledModule(object_bytes, target, llvm_ir, externals or {}, effort)
     called = set[str]().union(*(called_names(func.body) for func in functions))
     compiled.unresolved = tuple(sorted(called - {func.name for func in functions} - set(externals or {})))

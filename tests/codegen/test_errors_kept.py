@@ -1,4 +1,4 @@
-"""Test that programs may keep errors of LLVM: an error holds the frames that raised it, and with them objects of LLVM."""
+"""Test that programs may keep errors of LLVM: an error holds the frames that raised it, and objects of LLVM in them."""
 
 from __future__ import annotations
 
