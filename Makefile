@@ -4,6 +4,9 @@
 #   make test       all tests but the exhaustive ones
 #                   make test PYTEST_ARGS="--random-order --random-order-seed=7" shuffles files and the tests in each
 #   make test-all   all tests with all combinations, and the exhaustive ones
+#   make test-versions  all tests on the oldest and the newest Python, NumPy, numba, llvmlite and the rest, if installed
+#   make coverage   all tests, and which lines and branches of the packages they run
+#   make mutants    small mistakes in 40 source files drawn at random, and whether tests catch them
 #   make docs       the documentation as pages: build/docs/site/index.html
 #   make fuzz       random models for an hour (MINUTES=60), with a fresh seed; what is wrong becomes tests in build/fuzz
 #   make browser    install what tests the page of a report: playwright, and Chromium if it is not there
@@ -29,7 +32,7 @@ MINUTES ?= 60
 CANDIDATES := $(PYTHON) $(if $(PYTHON),,python3.13 python3.12 python3.11 python3.10 python3 python)
 USABLE     := import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 10))
 
-.PHONY: run test test-all fuzz docs browser emulator emulated models torch bench bench-peers wheel lint typecheck clean
+.PHONY: run test test-all test-versions coverage mutants fuzz docs browser emulator emulated models torch bench bench-peers wheel lint typecheck clean
 .DELETE_ON_ERROR:
 
 run: $(VENV)/.installed
@@ -46,6 +49,23 @@ test: $(VENV)/.installed-test
 
 test-all: $(VENV)/.installed-test
 	@env -u PYTHONDONTWRITEBYTECODE $(PY) -m pytest $(DISTRIBUTED) --all-combinations $(PYTEST_ARGS)
+
+# PYTEST_ARGS="oldest" or "newest", before other arguments, takes one of the two.
+test-versions: $(VENV)/.installed-test
+	@env -u PYTHONDONTWRITEBYTECODE $(PY) build_support/check_versions.py $(PYTEST_ARGS) $(DISTRIBUTED)
+
+# Tests that stop, starve and interrupt processes at any moment would do so to the tracer too, which waits for locks then.
+NOT_TRACED := tests/codegen/test_team_contention.py tests/codegen/test_team_recovery.py tests/runtime/test_determinism.py \
+    tests/runtime/test_forks.py tests/runtime/test_interrupts.py tests/runtime/test_soak.py
+
+coverage: $(VENV)/.installed-dev
+	@rm -rf build/coverage && mkdir -p build/coverage
+	@$(PY) -m coverage run -m pytest $(DISTRIBUTED) $(NOT_TRACED:%=--ignore=%) $(PYTEST_ARGS); status=$$?; \
+	    $(PY) -m coverage combine --quiet && $(PY) build_support/coverage_rates.py && exit $$status
+
+# MUTANTS_ARGS="--seed 7 --each 8" draws other files, and more mutants of each; --only passes/graph/fuse_ops.py takes that.
+mutants: $(VENV)/.installed-dev
+	@$(PY) build_support/run_mutants.py $(MUTANTS_ARGS)
 
 # Sphinx reads docstrings from the installed package; a warning, such as a link to nothing, is an error.
 docs: $(VENV)/.installed-docs
@@ -128,6 +148,11 @@ $(VENV)/.installed-test: pyproject.toml $(VENV)/.created
 	@echo "Installing Tilewright with what its tests need into $(VENV)"
 	@$(PIP) install -e '.[test]'
 	@touch $@ $(VENV)/.installed
+
+$(VENV)/.installed-dev: pyproject.toml $(VENV)/.created
+	@echo "Installing Tilewright with what measures its tests into $(VENV)"
+	@$(PIP) install -e '.[test,dev]'
+	@touch $@ $(VENV)/.installed $(VENV)/.installed-test
 
 $(VENV)/.installed-docs: pyproject.toml $(VENV)/.created
 	@echo "Installing Tilewright with what makes its documentation into $(VENV)"

@@ -289,11 +289,13 @@ def _check_llvm(name: str, text: str, description: PrimFunc) -> str:
     if not isinstance(text, str):
         raise TensorIntrinError(f"{where}: expected text, found {type(text).__name__}")
     try:
-        module = llvm.parse_assembly(text, llvm.create_context())
-        module.verify()
+        # closed before its context, even if an error's frames keep both for the garbage collector
+        with llvm.parse_assembly(text, llvm.create_context()) as module:
+            module.verify()
+            functions = [found for found in module.functions if not found.is_declaration]
+            defined = {found.name: str(found.global_value_type) for found in functions}
     except RuntimeError as error:
         raise TensorIntrinError(f"{where}: LLVM rejects it: {error}") from None
-    defined = {found.name: str(found.global_value_type) for found in module.functions if not found.is_declaration}
     entry = next(iter(defined)) if len(defined) == 1 else name
     if entry not in defined:
         found = ", ".join(f"@{each}" for each in defined) or "none"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -86,6 +87,15 @@ def _short_probes() -> Iterator[None]:
         patch.setattr(roofs, "_RUNS", 2)
         patch.setattr(roofs, "_LEAST_BYTES", 4 << 20)
         yield
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _named_for_coverage(request: pytest.FixtureRequest) -> None:
+    """While coverage is measured, record which file's tests run each line (build_support/mutants.py reads it)."""
+    measuring = sys.modules.get("coverage")
+    current = measuring.Coverage.current() if measuring is not None else None
+    if current is not None:
+        current.switch_context(request.path.relative_to(request.config.rootpath).as_posix())
 
 
 @pytest.fixture(autouse=True, scope="module")

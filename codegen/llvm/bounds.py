@@ -73,11 +73,12 @@ def _made() -> tuple[llvm.LLJIT, llvm.ResourceTracker, llvm.ResourceTracker]:
     llvm.initialize_native_asmprinter()
     triple = llvm.get_process_triple()
     machine = llvm.Target.from_triple(triple).create_target_machine(opt=0, reloc="pic", codemodel="small", jit=False)
-    module = llvm.parse_assembly(_TEXT, llvm.create_context())
-    module.triple, module.data_layout = triple, str(machine.target_data)
-    module.verify()
+    with llvm.parse_assembly(_TEXT, llvm.create_context()) as module:
+        module.triple, module.data_layout = triple, str(machine.target_data)
+        module.verify()
+        object_bytes = emit_object(machine, module)
     engine = create_engine(machine)
-    library = llvm.JITLibraryBuilder().add_object_img(emit_object(machine, module)).add_current_process()
+    library = llvm.JITLibraryBuilder().add_object_img(object_bytes).add_current_process()
     first = library.link(engine, REPORT)
     return engine, first, engine.lookup(REPORT, REPORT)
 

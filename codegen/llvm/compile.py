@@ -281,29 +281,33 @@ def assembly_of(llvm_ir: str, target: Target, effort: Effort) -> str:
     Raises:
         CodegenError: LLVM rejects the text.
     """
-    with headroom(len(llvm_ir)), _borrowed_machine(target, effort) as machine:
-        module = _parse(llvm_ir, machine)
+    with headroom(len(llvm_ir)), _borrowed_machine(target, effort) as machine, _parsed(llvm_ir, machine) as module:
         _optimize(module, machine, effort, llvm_ir)
         return str(machine.emit_assembly(module))
 
 
-def _parse(llvm_ir: str, machine: llvm.TargetMachine) -> llvm.ModuleRef:
+@contextlib.contextmanager
+def _parsed(llvm_ir: str, machine: llvm.TargetMachine) -> Iterator[llvm.ModuleRef]:
     """Parse a module in a context of its own, so that several threads can compile at once.
+
+    The module is closed at the end, whatever happens. It must not outlive its context, and an error that the user keeps
+    would keep both in its frames: the garbage collector ends the objects of a cycle in any order.
 
     Raises:
         CodegenError: the text is invalid, which is a fault of the generator; the message quotes LLVM's.
     """
-    try:
-        context = llvm.create_context()
-        module = llvm.parse_assembly(llvm_ir, context)
-        module.triple = machine.triple
-        module.data_layout = str(machine.target_data)
-        module.verify()
-    except RuntimeError as error:
-        raise CodegenError(f"LLVM rejects the generated code: {error}") from error
-    if LLVM_SYMBOL in llvm_ir:
-        link_instructions(module, context, machine)
-    return module
+    context = llvm.create_context()
+    with contextlib.ExitStack() as opened:
+        try:
+            module = opened.enter_context(llvm.parse_assembly(llvm_ir, context))
+            module.triple = machine.triple
+            module.data_layout = str(machine.target_data)
+            module.verify()
+        except RuntimeError as error:
+            raise CodegenError(f"LLVM rejects the generated code: {error}") from error
+        if LLVM_SYMBOL in llvm_ir:
+            link_instructions(module, context, machine)
+        yield module
 
 
 def compile_module(
@@ -329,8 +333,7 @@ def compile_module(
     start = time.perf_counter()
     llvm_ir = emit_llvm_ir(functions, target, entry_names, elsewhere, packed)
     effort = Effort.of(functions)
-    with headroom(len(llvm_ir)), _borrowed_machine(target, effort) as machine:
-        module = _parse(llvm_ir, machine)
+    with headroom(len(llvm_ir)), _borrowed_machine(target, effort) as machine, _parsed(llvm_ir, machine) as module:
         _optimize(module, machine, effort, llvm_ir)
         object_bytes = emit_object(machine, module)
     compiled = CompiledModule(object_bytes, target, llvm_ir, externals or {}, effort)

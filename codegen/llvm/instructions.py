@@ -38,18 +38,18 @@ def link_instructions(module: llvm.ModuleRef, context: llvm.ContextRef, machine:
         if intrin.llvm is None:
             raise CodegenError(f"tensor intrinsic {intrin.name}: it had LLVM IR when the code was generated")
         try:
-            part = llvm.parse_assembly(intrin.llvm, context)
-            for found in part.functions:
-                if found.is_declaration:
-                    continue
-                if found.name == intrin.entry:
-                    found.name = symbol
-                else:
-                    found.linkage = "internal"
-                if not any(word in each for each in found.attributes for word in _NOT_INLINED):
-                    found.add_function_attribute("alwaysinline")
-            part.triple, part.data_layout = module.triple, module.data_layout
-            module.link_in(part)
+            with llvm.parse_assembly(intrin.llvm, context) as part:
+                for found in part.functions:
+                    if found.is_declaration:
+                        continue
+                    if found.name == intrin.entry:
+                        found.name = symbol
+                    else:
+                        found.linkage = "internal"
+                    if not any(word in each for each in found.attributes for word in _NOT_INLINED):
+                        found.add_function_attribute("alwaysinline")
+                part.triple, part.data_layout = module.triple, module.data_layout
+                module.link_in(part)
             module.get_function(symbol).linkage = "internal"
             module.verify()
         except RuntimeError as error:

@@ -140,10 +140,10 @@ def _made_trackers(profiling: bool) -> tuple[llvm.LLJIT, dict[str, llvm.Resource
     address = _yield_address()
     counter = clock.uses_counter()
     text = team_ir(triple.split("-")[0], address is not None, profiling, counter)
-    module = llvm.parse_assembly(text, llvm.create_context())
-    module.triple, module.data_layout = triple, str(machine.target_data)
-    module.verify()
-    object_bytes = emit_object(machine, module)
+    with llvm.parse_assembly(text, llvm.create_context()) as module:
+        module.triple, module.data_layout = triple, str(machine.target_data)
+        module.verify()
+        object_bytes = emit_object(machine, module)
     library = llvm.JITLibraryBuilder().add_object_img(object_bytes)
     for name, found in system_addresses().items():
         if name.encode() in object_bytes:

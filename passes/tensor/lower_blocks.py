@@ -73,7 +73,8 @@ def _guarded(condition: Expr, body: Stmt) -> Stmt:
 
 def lower_blocks(func: PrimFunc) -> PrimFunc:
     """Return ``func`` without blocks."""
-    return func.with_body(_BlockLowerer().mutate(func.body))
+    lowerer = _ChoiceLowerer() if kinds(func.body) & CHOICES else _BlockLowerer()  # choices may be outside of blocks
+    return func.with_body(lowerer.mutate(func.body))
 
 
 def refuse_block(block: Block) -> NoReturn:

@@ -43,7 +43,8 @@ def arrays(dtype: str, count: int = 1) -> list[Array]:
     if dtype == "bool":
         values = np.array([False, True])
     elif as_dtype(dtype).is_float:
-        values = np.array(SPECIAL).clip(*((-65504, 65504) if dtype == "float16" else (None, None))).astype(dtype)
+        special = np.array(SPECIAL)
+        values = (special.clip(-65504, 65504) if dtype == "float16" else special).astype(dtype)
     else:
         limits = np.iinfo(dtype)
         values = np.array([limits.min, limits.max, 0, 1, 2, 5, limits.max - 1, limits.min + 1], dtype)

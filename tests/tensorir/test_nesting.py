@@ -126,3 +126,17 @@ def test_occurrences_and_levels_are_counted() -> None:
     assert nesting.extent(ti.BinaryOp("add", FIRST, FIRST)) == (2, 5)
     assert nesting.extent(repeated(lambda _, x: x + 1.5, FIRST, 100))[0] == 2
     assert nesting.extent(repeated(lambda _, x: x + 1.5, FIRST, 100), chains=True)[0] == 101
+
+
+def test_a_program_has_at_most_the_limits_of_levels_and_occurrences(monkeypatch: pytest.MonkeyPatch) -> None:
+    program = ti.BinaryOp("add", FIRST, FIRST)
+    levels, occurrences = nesting.extent(program)
+    monkeypatch.setattr(nesting, "MOST_LEVELS", levels)
+    monkeypatch.setattr(nesting, "MOST_OCCURRENCES", occurrences)
+    nesting.check_extent("printing", [program])
+    monkeypatch.setattr(nesting, "MOST_OCCURRENCES", occurrences - 1)
+    with pytest.raises(BudgetError, match=f"printing: expected a program with at most {occurrences - 1} occurrences"):
+        nesting.check_extent("printing", [program])
+    monkeypatch.setattr(nesting, "MOST_LEVELS", levels - 1)
+    with pytest.raises(NestingError, match=f"expected a program of at most {levels - 1} levels, found {levels}"):
+        nesting.check_extent("printing", [program])

@@ -138,12 +138,14 @@ def compiling() -> Iterator[Progress]:
         yield progress
 
 
-def _progress(*columns: Any) -> Bars:
+@contextlib.contextmanager
+def _progress(*columns: Any) -> Iterator[Bars]:
     where = console(stderr=True)
+    hides = settings().quiet or not where.is_terminal
     # Four updates a second: more would take time from the code that is measured.
-    return Bars(
-        *columns, console=where, transient=True, refresh_per_second=4, disable=settings().quiet or not where.is_terminal
-    )
+    shown = Bars(*columns, console=where, transient=True, refresh_per_second=4, disable=hides)
+    with contextlib.nullcontext() if hides else shown:  # rich 13 and 14 end what is not shown with an empty line
+        yield shown
 
 
 class Commands(click.Group):

@@ -71,6 +71,17 @@ def test_formulas_chosen_by_their_place_become_selections(rewrites):
     rewrites(lower_blocks, before, expected)
 
 
+def test_choices_outside_of_blocks_become_selections(rewrites):
+    before = """
+    primfunc @f(A: Buffer[(8,), float32], B: Buffer[(8,), float32]) attrs {"num_outputs": 1} {
+      for i in range(8) {
+        B[i] = choose(i % 2, A[i], 0.0)
+      }
+    }
+    """
+    rewrites(lower_blocks, before, before.replace("choose(i % 2, A[i], 0.0)", "select(i % 2 == 0, A[i], 0.0)"))
+
+
 def test_predicate_becomes_a_condition_around_init_and_body(rewrites):
     before = """
     primfunc @f(A: Buffer[(n,), float32], n: int64) {
