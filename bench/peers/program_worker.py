@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -46,7 +47,32 @@ def _openvino(module: nn.Module, job: Job, dynamic: bool | None) -> Callable[...
         "INFERENCE_NUM_THREADS": str(job.threads),
         "INFERENCE_PRECISION_HINT": "f32",
     }
-    return torch.compile(module, backend="openvino", dynamic=dynamic, options={"device": "CPU", "config": config})
+    options = {"device": "CPU", "config": config, "aot_autograd": True}  # which makes weights constants
+    failures = _Failures()
+    logger = logging.getLogger("openvino.frontend.pytorch.torchdynamo.backend")
+    logger.addHandler(failures)
+    logger.setLevel(logging.DEBUG)
+    compiled = torch.compile(module, backend="openvino", dynamic=dynamic, options=options)
+
+    def call(*inputs: Any) -> Any:
+        found = compiled(*inputs)
+        if failures.messages:
+            raise RuntimeError(failures.messages[0])
+        return found
+
+    return call
+
+
+class _Failures(logging.Handler):
+    """Collects the lines in which OpenVINO's backend says that it left the program to another compiler."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.messages: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if "Failed in OpenVINO" in record.getMessage():
+            self.messages.append(record.getMessage())
 
 
 def _empty(module: nn.Module, job: Job, dynamic: bool | None) -> Callable[..., Any]:
