@@ -106,6 +106,7 @@ COMPILERS: dict[str, Compile] = {
 def load(job: Job) -> Loaded:
     """Load the program of a job."""
     torch.set_num_threads(job.threads)
+    torch._dynamo.config.allow_rnn = True  # otherwise no compiler sees a recurrent layer
     program, module = programs.program(job.program), programs.module(job.program)
     inputs = [torch.from_numpy(array) for array in load_inputs(job.inputs).values()]
     if job.library == "onnxruntime":
