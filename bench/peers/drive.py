@@ -88,7 +88,7 @@ class Worker:
         self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 (closed with the worker)
         self._cache = tempfile.TemporaryDirectory(prefix="peers-cache-")
         environment = {**os.environ, **QUIET, "OMP_NUM_THREADS": str(job.threads)}
-        if job.program:  # every process compiles for itself
+        if job.program and programs.kind(job.program) in programs.ONCE:  # every process compiles for itself
             environment.update(TORCHINDUCTOR_CACHE_DIR=self._cache.name, TILEWRIGHT_CACHE="off")
         self._process = subprocess.Popen(
             [str(python_of(root)), "-m", "bench.peers.worker"],
@@ -386,7 +386,7 @@ def measure(
             return rows
         for row in rows:
             row.operations = prepared.operations
-            if case.program and programs.kind(case.program) in ("build", "new length"):
+            if case.program and programs.kind(case.program) in programs.ONCE:
                 _measure_once(prepared, row, libraries)
                 continue
             with _workers(prepared, row, libraries, spinning, before) as workers:

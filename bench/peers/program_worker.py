@@ -120,7 +120,7 @@ def load(job: Job) -> Loaded:
         "torch_empty": "",
     }
     version = versions.get(job.library, torch.__version__)
-    if program.kind in ("build", "new length"):
+    if program.kind in programs.ONCE:
         return _once(job, module, inputs, program.kind, version)
     function = COMPILERS[job.library](module, job, None)
     if program.kind == "training":

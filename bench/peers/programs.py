@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 Array = np.ndarray[Any, Any]
 Kind = Literal["call", "training", "build", "new length", "overhead"]
+#: What a process can do once.
+ONCE = ("build", "new length")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -162,7 +164,7 @@ def _expected(name: str) -> list[Array]:
     inputs = [each.double() if each.is_floating_point() else each for each in inputs]
     if timed == "training":
         return [each.numpy() for each in training_step(made, made, inputs)[1]()]
-    if timed in ("build", "new length"):
+    if timed in ONCE:
         inputs = inputs[:1] if timed == "build" else inputs[1:]
     with torch.no_grad():
         found = made(*inputs)
