@@ -57,11 +57,9 @@ def _sum_of_joined_rows(match: Match) -> Expr | None:
     return Call("reshape", (made,), {"newshape": node.tensor_type.shape}, None, node.span)
 
 
-_JOINED = Op("reshape", Bind("x"))
-
 #: Rules that give the same bits.
 ROWS: tuple[Rule, ...] = (
-    Rule(Op("nn.dense", _JOINED, Bind("w")), _dense_of_joined_rows),
-    Rule(Op("add", _JOINED, Bind("vector")), _sum_of_joined_rows),
-    Rule(Op("add", Bind("vector"), _JOINED), _sum_of_joined_rows),
+    Rule(Op("nn.dense", Op("reshape", Bind("x")), Bind("w")), _dense_of_joined_rows),
+    Rule(Op("add", Op("reshape", Bind("x")), Bind("vector")), _sum_of_joined_rows),
+    Rule(Op("add", Bind("vector"), Op("reshape", Bind("x"))), _sum_of_joined_rows),
 )
