@@ -41,6 +41,7 @@ MENU = {
             "howto/cache",
             "debugging",
             "extending",
+            *("extending/operators", "extending/passes", "extending/loops", "extending/compiled"),
             "loops",
             "scheduling",
             "howto/tvm",

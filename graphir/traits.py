@@ -1,8 +1,8 @@
 """Define the traits of operators that passes use. Each has a default, with which the operator takes no part.
 
-Passes use traits rather than names, so that users' operators take part by stating them; docs/extending.md lists the
-traits with the passes that read them. ``tests/graphir/test_traits.py`` checks the algebraic ones of every operator that
-states any.
+Passes use traits rather than names, so that users' operators take part by stating them; docs/extending/operators.md
+lists the traits with the passes that read them. ``tests/graphir/test_traits.py`` checks the algebraic ones of every
+operator that states any.
 """
 
 from __future__ import annotations

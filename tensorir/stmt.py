@@ -163,9 +163,10 @@ class IterVar(Node):
     value: Expr = child()
 
     def __post_init__(self) -> None:
-        _set(self, "min", as_expr(self.min, self.var.dtype))
-        _set(self, "extent", as_expr(self.extent, self.var.dtype))
-        _set(self, "value", as_expr(self.value, self.var.dtype))
+        if not (isinstance(self.min, Expr) and isinstance(self.extent, Expr) and isinstance(self.value, Expr)):
+            _set(self, "min", as_expr(self.min, self.var.dtype))
+            _set(self, "extent", as_expr(self.extent, self.var.dtype))
+            _set(self, "value", as_expr(self.value, self.var.dtype))
         if self.kind not in ITER_KINDS:
             raise ArgumentValueError(
                 f"{self.var.name}: unknown kind {self.kind!r}; expected one of {', '.join(ITER_KINDS)}"
@@ -232,12 +233,12 @@ class PrimFunc(Node):
     @property
     def buffers(self) -> tuple[Buffer, ...]:
         """The buffers among the parameters."""
-        return tuple(param for param in self.params if isinstance(param, Buffer))
+        return tuple([param for param in self.params if isinstance(param, Buffer)])
 
     @property
     def variables(self) -> tuple[Var, ...]:
         """The variables among the parameters: the symbolic dimensions."""
-        return tuple(param for param in self.params if isinstance(param, Var))
+        return tuple([param for param in self.params if isinstance(param, Var)])
 
     def with_body(self, body: Stmt) -> PrimFunc:
         """The same function with another body."""

@@ -1,7 +1,7 @@
 """Define all operators, and re-export the means to define others.
 
 Each module of this package is imported, so adding an operator touches one file. The names below serve to write further
-operators; docs/extending.md adds two.
+operators; docs/extending/operators.md adds two.
 """
 
 from __future__ import annotations

@@ -114,12 +114,16 @@ def _shaped(vector: Vector, ndim: int, axis: int) -> Constant:
 
 
 class _Scaling:
-    """The parts common to both directions: the order of the expressions and the number of their uses."""
+    """The parts common to both directions: the order of the expressions, the number of their uses, and those that
+    multiply by factors."""
 
     def __init__(self, body: Expr, ctx: PassContext) -> None:
         self.body = body
         self.ctx = ctx
         self.order = post_order(body)
+        factors = {node: _factor(node) for node in self.order}
+        #: The operand and the factors of each expression that multiplies by a constant.
+        self.factors = {node: found for node, found in factors.items() if found is not None}
         self.uses: dict[Expr, int] = {body: 1}
         for node in self.order:
             for child in node.children:
@@ -127,6 +131,7 @@ class _Scaling:
         #: The factors that an expression's value is multiplied by in the rewritten graph, as one vector.
         self.pending: dict[Expr, Vector] = {}
         self.done: dict[Expr, Expr] = {}
+        self._axes: dict[tuple[Expr, bool], int | None] = {}
 
     def commuting(self, node: Expr) -> tuple[Call, str] | None:
         """Return ``node`` if factors pass through it (from or to argument 0), and which factors do; None if none do."""
@@ -162,6 +167,13 @@ class _Scaling:
 
     def takes_up(self, node: Expr, of_result: bool) -> int | None:
         """Return the channel axis of an operator whose weights can absorb factors, else None."""
+        key = node, of_result
+        if key not in self._axes:
+            self._axes[key] = self._find_axis(node, of_result)
+        return self._axes[key]
+
+    @staticmethod
+    def _find_axis(node: Expr, of_result: bool) -> int | None:
         if type(node) is not Call or not isinstance(node.op, Operator):
             return None
         axis = node.op.channel_axis(-1 if of_result else 0, node.attrs)
@@ -195,10 +207,12 @@ class _Backward(_Scaling):
     """Move factors from users to their operands."""
 
     def run(self) -> Expr:
+        if not self.factors:
+            return self.body
         ways = self.find_ways()
         absorbed: set[Expr] = set()
         for node in reversed(self.order):
-            factor = _factor(node)
+            factor = self.factors.get(node)
             if factor is not None:
                 vector = self.accept(ways.get(factor[0]), factor[0], factor[1])
                 if vector is None or self.uses[factor[0]] != 1:
@@ -252,16 +266,12 @@ class _Backward(_Scaling):
         """Return the argument that factors of ``node`` move to."""
         if self.commuting(node) is not None:
             return node.children[0]
-        if _factor(node) is not None:
-            return _factor(node)[0]  # type: ignore[index]
-        found = self.addend(node)
+        found = self.factors.get(node) or self.addend(node)
         return None if found is None else found[0]
 
     def rewrite(self, node: Expr, absorbed: bool, ways: dict[Expr, _Way]) -> Expr:
         if absorbed:
-            factor = _factor(node)
-            assert factor is not None
-            return self.done[factor[0]]
+            return self.done[self.factors[node][0]]
         vector = self.pending.get(node)
         if vector is None:
             return self.rebuilt(node)
@@ -269,7 +279,7 @@ class _Backward(_Scaling):
             assert isinstance(node, Call)
             return self.scaled_call(node, vector, True)
         addend = self.addend(node)
-        if addend is not None and _factor(node) is None:
+        if addend is not None and node not in self.factors:
             assert isinstance(node, Call)
             assert isinstance(node.type, TensorType)
             own = along_axis(addend[1], node.type, ways[node].axis)
@@ -283,10 +293,12 @@ class _Forward(_Scaling):
     """Move factors from operands to all of their users."""
 
     def run(self) -> Expr:
+        if not self.factors:
+            return self.body
         ways = self.find_ways()
         absorbed: set[Expr] = set()
         for node in self.order:
-            factor = _factor(node)
+            factor = self.factors.get(node)
             vector = None if factor is None else self.accept(ways.get(node), node, factor[1])
             if factor is not None and vector is not None:
                 absorbed.add(node)
@@ -323,7 +335,7 @@ class _Forward(_Scaling):
             return None
         if self.takes_up(node, False) is not None or self.commuting(node) is not None:
             return node.args[0]
-        found = _factor(node) or self.addend(node)
+        found = self.factors.get(node) or self.addend(node)
         return None if found is None else found[0]
 
     def find_ways(self) -> dict[Expr, _Way]:
@@ -348,7 +360,7 @@ class _Forward(_Scaling):
         axis = self.takes_up(node, False)
         if axis is not None:
             return _Way(axis, False)
-        if way is None or _factor(node) is not None:
+        if way is None or node in self.factors:
             return way
         call = self.commuting(node)
         if call is None:

@@ -115,6 +115,8 @@ class Op(Pattern):
         self.call = call
         #: Answers of :meth:`takes`.
         self._taken: dict[Operator, bool] = {}
+        # What matches anything comes last: most arguments that do not match are found at once.
+        self._order = sorted(enumerate(args), key=lambda numbered: isinstance(numbered[1], Bind))
 
     def takes(self, op: Operator) -> bool:
         """Return whether calls of ``op`` may match."""
@@ -127,15 +129,22 @@ class Op(Pattern):
     def match(self, node: Expr, found: Match) -> bool:
         if type(node) is not Call or len(node.args) != len(self.args):
             return False
-        if not isinstance(node.op, Operator) or not self.takes(node.op):
+        if not isinstance(node.op, Operator):
+            return False
+        takes = self._taken.get(node.op)
+        if takes is False or (takes is None and not self.takes(node.op)):
             return False
         if self.attrs is not None:
             found[self.attrs] = node.attrs
         if self.call is not None:
             op, attrs = found.setdefault(self.call, (node.op, node.attrs))
-            if op is not node.op or attrs != node.attrs:
+            if op is not node.op or (attrs is not node.attrs and attrs != node.attrs):
                 return False
-        return all(pattern.match(arg, found) for pattern, arg in zip(self.args, node.args, strict=True))
+        args = node.args
+        for number, pattern in self._order:  # noqa: SIM110  # a generator costs more than what it runs
+            if not pattern.match(args[number], found):
+                return False
+        return True
 
 
 class Rule:

@@ -15,6 +15,7 @@ from tilewright.graphir.call_sizes import bound_sizes
 from tilewright.graphir.dims import Dim
 from tilewright.graphir.expr import Call, Expr, Function, GlobalVar
 from tilewright.graphir.module import IRModule
+from tilewright.graphir.op import Operator
 from tilewright.graphir.specialize import with_sizes
 from tilewright.graphir.visitor import post_order
 from tilewright.passes.base import ModulePass
@@ -72,7 +73,7 @@ class _Specializer:
 
     def sizes(self, node: Expr) -> dict[ScalarExpr, Dim]:
         """Return the sizes that an expression gives to the function that it calls."""
-        if not isinstance(node, Call):
+        if not isinstance(node, Call) or isinstance(node.op, Operator):
             return {}
         called: object = node.op
         if isinstance(called, GlobalVar) and called in self.mod:

@@ -31,6 +31,7 @@ allow are reported as remarks (kinds ``"plan"``, ``"declined"`` and ``"missed"``
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ClassVar, Generic, TypeVar, cast
 
@@ -161,7 +162,13 @@ def schedule_rules() -> list[ScheduleRule[Any]]:
     Raises:
         PassError: a rule goes before one that is not registered, or the order has a cycle.
     """
-    waiting = list(_RULES.values())
+    return list(_in_order(tuple(_RULES.values())))
+
+
+@functools.lru_cache(maxsize=8)
+def _in_order(rules: tuple[tuple[ScheduleRule[Any], str | None], ...]) -> tuple[ScheduleRule[Any], ...]:
+    """Return registered rules in the order in which they are tried; raises as :func:`schedule_rules` does."""
+    waiting = list(rules)
     ordered: list[ScheduleRule[Any]] = []
     while waiting:
         names = [rule.name for rule in ordered]
@@ -173,4 +180,4 @@ def schedule_rules() -> list[ScheduleRule[Any]]:
             place = len(ordered) if before is None else [other.name for other in ordered].index(before)
             ordered.insert(place, rule)
         waiting = [entry for entry in waiting if entry not in placed]
-    return ordered
+    return tuple(ordered)

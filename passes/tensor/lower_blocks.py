@@ -34,21 +34,31 @@ from tilewright.tensorir.stmt import Block, IfThenElse, PrimFunc, Stmt, sequence
 class _BlockLowerer(Mutator):
     """Replace blocks from the outside in: the bindings of an inner block may use the variables of an outer one."""
 
-    def mutate(self, node: Any) -> Any:
-        if isinstance(node, Expr) and not kinds(node) & CHOICES:
-            return node
-        return super().mutate(node)
-
     def mutate_Block(self, block: Block) -> Stmt:
         values: dict[Var, Expr] = {item.var: item.value for item in block.iters}
-        body: Stmt = self.mutate(substitute(block.body, values))
+        body: Stmt = self.lowered(substitute(block.body, values), block.body)
         if block.init is not None:
             first = all_of(*(compare("eq", it.value, it.min) for it in block.iters if it.kind == "reduction"))
-            init: Stmt = self.mutate(substitute(block.init, values))
+            init: Stmt = self.lowered(substitute(block.init, values), block.init)
             body = sequence(_guarded(first, init), body)
         if block.predicate is None:
             return body
         return _guarded(substitute(block.predicate, values), body)
+
+    def lowered(self, stmt: Stmt, before: Stmt) -> Stmt:
+        """Lower a part of a block whose variables have been replaced in ``before``."""
+        lowerer = _ChoiceLowerer() if kinds(before) & CHOICES else self
+        lowered: Stmt = lowerer.mutate(stmt)
+        return lowered
+
+
+class _ChoiceLowerer(_BlockLowerer):
+    """Replace choices of formulas, too."""
+
+    def mutate(self, node: Any) -> Any:
+        if isinstance(node, Expr) and not kinds(node) & CHOICES:
+            return node
+        return super().mutate(node)
 
     def mutate_Choose(self, expr: Choose) -> Expr:
         made: Choose = self.generic_mutate(expr)

@@ -19,7 +19,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from tilewright.tensorir.expr import BinaryOp, Expr, IntImm, Var, binary, const
-from tilewright.tensorir.functor import leaves
+from tilewright.tensorir.functor import DIVISIONS, kinds, leaves
 from tilewright.tensorir.node import Node
 
 
@@ -197,5 +197,7 @@ def runs(expr: Node, var: Var) -> list[Expr]:
 def run_length(expr: Node, var: Var) -> int | None:
     """Return the number of consecutive values of ``var``, from a multiple of that number on, that give one value of
     ``expr``: None if all of them do, ``n`` if ``var`` only occurs as ``var // n``, else 1."""
+    if not kinds(expr) & DIVISIONS:
+        return 1 if var in leaves(expr) else None
     found = [constant_value(run) or 1 for run in runs(expr, var)]
     return math.gcd(*found) if found else None

@@ -16,7 +16,7 @@ from tilewright.tensorir.arith.places import order_of
 from tilewright.tensorir.errors import ScheduleError
 from tilewright.tensorir.expr import Buffer, IntImm, Var
 from tilewright.tensorir.nesting import bounded
-from tilewright.tensorir.node import Node
+from tilewright.tensorir.node import Node, notes_on
 from tilewright.tensorir.printer import underline
 from tilewright.tensorir.schedule.blocks import accesses
 from tilewright.tensorir.schedule.handles import BlockRef, LoopRef
@@ -37,18 +37,26 @@ class State:
         findings: Findings | None = None,
     ) -> None:
         self.func = func
-        #: Results of analyzers about this version and those before it.
-        self._findings = Findings(order_of(func), shared=True) if findings is None else findings
+        #: Results of analyzers about this version and those before it; made when the first is needed.
+        self._findings = findings
         if from_separate_nests is None:
-            with bounded("scheduling", func):
-                self._check(func.body, set(), set())
-            from_separate_nests = _are_separate(func.body)
+            from_separate_nests = self._checked(func)
         #: Whether the schedule began with a function in which no loop holds two blocks and none has a predicate: then
         #: blocks have come together only by primitives that keep what a block reads produced in the same iteration,
         #: and predicates only say that iteration variables stay in their ranges.
         self.from_separate_nests = from_separate_nests
         self._apart = apart
         self._paths: dict[Var | str, tuple[Stmt, ...] | None] = {}
+
+    def _checked(self, func: PrimFunc) -> bool:
+        """Check that ``func`` can be scheduled; return whether its blocks are in nests of their own."""
+        notes = notes_on(func.body)  # several passes begin a schedule of a function that none of them changes
+        found: bool | None = notes.get(State)
+        if found is None:
+            with bounded("scheduling", func):
+                self._check(func.body, set(), set())
+            found = notes[State] = _are_separate(func.body)
+        return found
 
     def _check(self, stmt: Stmt, names: set[str], variables: set[Var]) -> None:
         """Check that a function can be scheduled."""
@@ -217,7 +225,7 @@ class State:
                     elif _is_bound_to_loops(block):
                         apart.add(block.name)
         return State(
-            self.func.with_body(body), self.from_separate_nests, self._apart if apart is None else apart, self._findings
+            self.func.with_body(body), self.from_separate_nests, self._apart if apart is None else apart, self.findings
         )
 
     def allocate(self, buffer: Buffer) -> State:
@@ -226,13 +234,20 @@ class State:
 
     # -- arithmetic ----------------------------------------------------------------------------------------------
 
+    @property
+    def findings(self) -> Findings:
+        """Results of analyzers about this version and those before it."""
+        if self._findings is None:
+            self._findings = Findings(order_of(self.func), shared=True)
+        return self._findings
+
     def questions(self, loops: Sequence[For]) -> Questions:
         """Return the object that answers questions about expressions inside ``loops`` (outer ones first)."""
         return Questions(loops, functools.partial(self.analyzer, loops))
 
     def analyzer(self, loops: Iterable[For] = ()) -> Analyzer:
         """An analyzer that knows the symbolic dimensions (none is negative) and the ranges of ``loops``."""
-        analyzer = Analyzer(self._findings)
+        analyzer = Analyzer(self.findings)
         for var in self.func.variables:
             analyzer.bind_nonnegative(var)
         for loop in loops:

@@ -25,10 +25,10 @@ from tilewright.passes import config, registry
 from tilewright.passes.schedule import rule
 
 ROOT = Path(__file__).parents[2]
-#: Tables that programs write and text, which hold no code, and the commands, which tests/cli runs.
+#: Tables that programs write and pages without code, and the commands, which tests/cli runs.
 TABLES = {
     *("docs/cli.md", "docs/onnx.md", "docs/operators.md", "docs/performance.md", "docs/reliability.md"),
-    "docs/torch_overloads.md",
+    *("docs/torch_overloads.md", "docs/extending.md", "docs/extending/compiled.md"),
 }
 #: Pages whose code needs a package that the tests do without.
 NEEDED = {"docs/torch.md": "torch"}
