@@ -49,8 +49,6 @@ LEAST_ROUNDS, MOST_ROUNDS = 5, 300
 #: one: they get ``WARM_THREADS`` seconds, or one call, if that is shorter than ``LONG_THREADS``. Calls under ``TURN``
 #: are repeated for as long.
 LONG, WARM, LONG_THREADS, WARM_THREADS, TURN = 0.05, 0.002, 0.5, 0.008, 0.001
-#: The greatest error of a correct result; a library above it is excluded.
-TOLERANCE = 1e-2
 #: The most multiply-adds of a probe: only its rate counts.
 MOST_OPERATIONS = 5e8
 
@@ -312,7 +310,7 @@ def _check(prepared: Prepared, row: Row, workers: dict[str, Worker]) -> None:
         row.reference, expected = others[0], results[others[0]]
     for name, found in results.items():
         row.errors[name] = _difference(found, expected)
-        if row.errors[name] > TOLERANCE:
+        if row.errors[name] > row.case.tolerance:
             _drop(name, f"wrong results: {row.errors[name]:.1e} from {row.reference}", row, workers)
 
 

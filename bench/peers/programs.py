@@ -147,7 +147,7 @@ def training_step(
         made.zero_grad(set_to_none=True)
         loss = function(*inputs).square().mean()
         loss.backward()
-        return loss.detach()
+        return loss.detach().reshape(1)
 
     def compared() -> list[Any]:
         loss = step()
