@@ -290,11 +290,17 @@ class PassContext:
                     instrument.exit_step(name, failure)
 
     @contextlib.contextmanager
-    def at_level(self, opt_level: int) -> Iterator[PassContext]:
+    def at_level(self, opt_level: int, config: Mapping[str, Any] | None = None) -> Iterator[PassContext]:
         """Make this context with another level current inside the ``with`` block. Instruments, which have entered
-        already, stay as they are, and remarks go to both."""
+        already, stay as they are, and remarks go to both.
+
+        Args:
+            opt_level: the level.
+            config: options of passes that this context does not set itself.
+        """
         made, before = copy.copy(self), self._instruments
         made.opt_level = _checked_level(opt_level)
+        made._config = {**options.make_config(config if config is not None else {}), **self._config}
         _ENTERED.set((*_ENTERED.get(), made))
         try:
             yield made

@@ -13,7 +13,7 @@ from pathlib import Path
 from bench.peers import drive, plot, report
 from bench.peers.suite import CASES
 
-PEERS = ("onnxruntime", "openvino", "torch_eager", "torch_compile")
+PEERS = ("onnxruntime", "openvino", "torch_eager", "torch_compile", drive.MOST, drive.EMPTY)
 
 
 def _arguments(arguments: Sequence[str]) -> argparse.Namespace:

@@ -20,29 +20,35 @@ from typing import Any
 import numpy as np
 import onnx
 
-from bench.peers import networks
+from bench.peers import networks, programs
 from bench.peers.kernels import Model
 from bench.peers.others import Others
-from bench.peers.suite import Case
+from bench.peers.suite import PROGRAMS, Case
 from bench.peers.worker import Job
 
 Array = np.ndarray[Any, Any]
 
 ROOT = Path(__file__).resolve().parents[2]
 OURS, LIMIT = "tilewright", "limit"
+#: Tilewright with ``mode="max-autotune"``: shown for PyTorch programs, and part of no ratio.
+MOST = "tilewright_most"
+#: A backend of ``torch.compile`` that computes nothing: what a call costs in any case.
+EMPTY = "torch_empty"
 #: Tilewright of another checkout, treated as another library.
 BEFORE = "before"
 
 #: The seconds that a worker may take to load a model and make its first call, and for every later request.
 LOAD_SECONDS, CALL_SECONDS = 120.0, 30.0
+#: The seconds for the load of a PyTorch program: compilers that run a C++ compiler take long, and longer beside others.
+PROGRAM_SECONDS = 400.0
+#: The processes for a time that each process can measure once; the others of a slow library are spared.
+PROCESSES, SLOW = 3, 30.0
 LEAST_ROUNDS, MOST_ROUNDS = 5, 300
 #: A turn of a call shorter than ``LONG`` seconds begins with untimed ones, for ``WARM`` seconds: other processes have
 #: just filled the caches. Several threads also have to wake up, sometimes all on one core until the system migrates
 #: one: they get ``WARM_THREADS`` seconds, or one call, if that is shorter than ``LONG_THREADS``. Calls under ``TURN``
 #: are repeated for as long.
 LONG, WARM, LONG_THREADS, WARM_THREADS, TURN = 0.05, 0.002, 0.5, 0.008, 0.001
-#: The greatest error of a correct result; a library above it is excluded.
-TOLERANCE = 1e-2
 #: The most multiply-adds of a probe: only its rate counts.
 MOST_OPERATIONS = 5e8
 
@@ -52,7 +58,10 @@ QUIET = {"OMP_WAIT_POLICY": "PASSIVE", "KMP_BLOCKTIME": "0", "GOMP_SPINCOUNT": "
 
 def takes_part(library: str, case: Case) -> bool:
     """Return whether the library can run the model of the case."""
-    return bool(case.torch) or not library.startswith("torch")
+    if case.program:
+        is_call = case.group == PROGRAMS
+        return library in (OURS, BEFORE) or library in case.libraries or (library == MOST and is_call)
+    return library != MOST and (bool(case.torch) or not library.startswith("torch"))
 
 
 class WorkerError(Exception):
@@ -75,7 +84,10 @@ class Worker:
         self.job = job
         self.version, self.load, self.amount = "", 0.0, 0.0
         self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 (closed with the worker)
+        self._cache = tempfile.TemporaryDirectory(prefix="peers-cache-")
         environment = {**os.environ, **QUIET, "OMP_NUM_THREADS": str(job.threads)}
+        if job.program and programs.kind(job.program) in programs.ONCE:  # every process compiles for itself
+            environment.update(TORCHINDUCTOR_CACHE_DIR=self._cache.name, TILEWRIGHT_CACHE="off")
         self._process = subprocess.Popen(
             [str(python_of(root)), "-m", "bench.peers.worker"],
             stdin=subprocess.PIPE,
@@ -98,7 +110,8 @@ class Worker:
         Raises:
             WorkerError: the model cannot be loaded.
         """
-        reply = self._receive(LOAD_SECONDS, "was not loaded, and called once, within")
+        limit = PROGRAM_SECONDS if self.job.program else LOAD_SECONDS
+        reply = self._receive(limit, "was not loaded, and called once, within")
         self.version, self.load, self.amount = reply["version"], reply["load"], reply["amount"]
         self._process.send_signal(signal.SIGSTOP)
 
@@ -124,6 +137,8 @@ class Worker:
         for stream in (self._process.stdin, self._process.stdout, self._errors):
             if stream is not None:
                 stream.close()
+        with contextlib.suppress(OSError):  # a compiler that the process had started may still write
+            self._cache.cleanup()
 
     def _send(self, message: dict[str, Any]) -> None:
         assert self._process.stdin is not None
@@ -181,11 +196,18 @@ class Row:
 
     def peers(self) -> list[str]:
         """The other libraries that were measured, fastest first."""
-        return sorted((name for name in self.times if name not in (OURS, LIMIT)), key=self.median)
+        return sorted((name for name in self.times if name not in (OURS, MOST, LIMIT, EMPTY)), key=self.median)
 
     def ratio(self, library: str) -> float:
         """Return our time relative to the library's: the median over the rounds."""
-        return statistics.median(a / b for a, b in zip(self.times[OURS], self.times[library], strict=True))
+        ours, theirs = self.times[OURS], self.times[library]
+        if len(ours) != len(theirs):  # no rounds: each time is that of a process
+            return self.median(OURS) / self.median(library)
+        return statistics.median(a / b for a, b in zip(ours, theirs, strict=True))
+
+    def above(self, library: str) -> float:
+        """Return our time less the library's: the median over the rounds."""
+        return statistics.median(a - b for a, b in zip(self.times[OURS], self.times[library], strict=True))
 
     def share(self) -> float | None:
         """Return the share of the machine's limit that we reach."""
@@ -216,7 +238,7 @@ class Prepared:
         self.inputs = str(folder / "inputs.npz")
         np.savez(self.inputs, **model.inputs)
         if isinstance(model.onnx, str):
-            self.path = model.onnx
+            self.path = model.onnx  # of a program: none
         else:
             self.path = str(folder / "model.onnx")
             onnx.save(model.onnx, self.path)
@@ -229,7 +251,10 @@ class Prepared:
             amount = min(self.operations, MOST_OPERATIONS) if self.case.limit == "fma" else self.case.amount
             return Job(library, self.case.torch, "", "", threads, limit=(self.case.limit, amount))
         library = OURS if library == BEFORE else library
-        return Job(library, self.case.torch, self.path, self.inputs, threads, self.model.real, spinning=spinning)
+        return Job(
+            library, self.case.torch, self.path, self.inputs, threads, self.model.real, ("", 0.0), spinning,
+            self.case.program,
+        )  # fmt: skip
 
 
 @contextlib.contextmanager
@@ -277,7 +302,7 @@ def _check(prepared: Prepared, row: Row, workers: dict[str, Worker]) -> None:
             results[name] = [file[key] for key in file.files]
         path.unlink()
     if prepared.expected is not None:
-        row.reference, expected = "NumPy, float64", prepared.expected
+        row.reference, expected = prepared.model.reference, prepared.expected
     else:
         others = [name for name in ("onnxruntime", *results) if name in results and name != OURS]
         if not others:
@@ -285,7 +310,7 @@ def _check(prepared: Prepared, row: Row, workers: dict[str, Worker]) -> None:
         row.reference, expected = others[0], results[others[0]]
     for name, found in results.items():
         row.errors[name] = _difference(found, expected)
-        if row.errors[name] > TOLERANCE:
+        if row.errors[name] > row.case.tolerance:
             _drop(name, f"wrong results: {row.errors[name]:.1e} from {row.reference}", row, workers)
 
 
@@ -314,6 +339,27 @@ def _measure(row: Row, workers: dict[str, Worker], budget: float) -> None:
         times[LIMIT] = [seconds * scale for seconds in times[LIMIT]]
 
 
+def _measure_once(prepared: Prepared, row: Row, libraries: Sequence[str]) -> None:
+    """Measure what a process does once, in one process at a time."""
+    for name in [name for name in libraries if takes_part(name, prepared.case) and name != BEFORE]:
+        times: list[float] = []
+        while len(times) < PROCESSES and sum(times) < SLOW:
+            alone = Row(row.case, row.threads)
+            with _workers(prepared, alone, [name], False, None) as workers:
+                if name in workers:
+                    _check(prepared, alone, workers)
+                row.failed.update(alone.failed)
+                row.errors.update(alone.errors)
+                row.versions.update(alone.versions)
+                row.loads.update(alone.loads)
+                row.reference = alone.reference
+                if name not in workers:
+                    break
+                times.append(workers[name].seconds())
+        if times and name not in row.failed:
+            row.times[name] = times
+
+
 def measure(
     case: Case,
     libraries: Sequence[str],
@@ -338,6 +384,9 @@ def measure(
             return rows
         for row in rows:
             row.operations = prepared.operations
+            if case.program and programs.kind(case.program) in programs.ONCE:
+                _measure_once(prepared, row, libraries)
+                continue
             with _workers(prepared, row, libraries, spinning, before) as workers:
                 try:
                     _check(prepared, row, workers)

@@ -33,12 +33,14 @@ class Model:
         inputs: its inputs by name, in the model's order.
         expected: computes the expected results, or their first rows; without it ONNX Runtime's are the reference.
         real: its name in ``real_models``, if it comes from there.
+        reference: what computes the expected results.
     """
 
     onnx: onnx.ModelProto | str
     inputs: dict[str, Array]
     expected: Callable[[], list[Array]] | None = None
     real: str = ""
+    reference: str = "NumPy, float64"
 
 
 def normal(*shape: int, seed: int = 0, scale: float = 1.0) -> Array:

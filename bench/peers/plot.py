@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from xml.sax.saxutils import escape
 
-from bench.peers.drive import BEFORE, LIMIT, OURS, Row
+from bench.peers.drive import BEFORE, EMPTY, LIMIT, MOST, OURS, Row
 from bench.peers.report import TITLES, groups, ordered
 
 COLOURS = {
@@ -16,6 +16,8 @@ COLOURS = {
     "openvino": "#8250df",
     "torch_eager": "#bc4c00",
     "torch_compile": "#9a6700",
+    MOST: "#cf6ad6",
+    EMPTY: "#8c959f",
 }
 LEFT, RIGHT, LINE, TOP = 300, 40, 17, 64
 WIDTH = 960

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from bench.peers.drive import BEFORE, LIMIT, OURS, Row, takes_part
+from bench.peers.drive import BEFORE, EMPTY, LIMIT, MOST, OURS, Row, takes_part
 from bench.peers.suite import CONVOLUTIONS, GROUP_GOALS
 
 TITLES = {
@@ -19,6 +19,8 @@ TITLES = {
     "openvino": "OpenVINO",
     "torch_eager": "PyTorch",
     "torch_compile": "PyTorch, compiled",
+    MOST: "Tilewright, max-autotune",
+    EMPTY: "an empty backend",
     LIMIT: "the machine's limit",
 }
 INTRODUCTION = """\
@@ -55,8 +57,11 @@ def best(row: Row) -> str | None:
 
 def ratio(row: Row) -> float | None:
     """Return our time relative to the fastest other library."""
-    peer = best(row)
-    return row.ratio(peer) if peer is not None and OURS in row.times else None
+    return _relative(row, best(row))
+
+
+def _relative(row: Row, peer: str | None) -> float | None:
+    return row.ratio(peer) if peer in row.times and OURS in row.times else None
 
 
 def groups(rows: Sequence[Row]) -> dict[str, list[Row]]:
@@ -123,25 +128,30 @@ def versions(rows: Sequence[Row]) -> dict[str, str]:
 def goals(rows: Sequence[Row]) -> Iterator[tuple[str, int, str, str, bool]]:
     """Yield figure, threads, measurement, goal, and whether it is met; a case that failed misses its goal."""
     for row in rows:
-        found = ratio(row)
+        peer = row.case.against or best(row)
+        found = _relative(row, peer)
         if row.failed.get(OURS) and (row.case.goal or row.case.goal_seconds):
             wanted = f"{row.case.goal:.2f}" if row.case.goal is not None else time(row.case.goal_seconds or 0.0)
             yield row.case.name, row.threads, "failed", wanted, False
             continue
         if row.case.goal is not None and found is not None:
             met = found <= row.case.goal
-            yield row.case.name, row.threads, f"{found:.2f} of {TITLES[best(row) or '']}", f"{row.case.goal:.2f}", met
-        if row.case.goal_seconds is not None and OURS in row.times:
-            median = row.median(OURS)
-            yield row.case.name, row.threads, time(median), time(row.case.goal_seconds), median <= row.case.goal_seconds
-    for group, goal in GROUP_GOALS.items():
+            yield row.case.name, row.threads, f"{found:.2f} of {TITLES[peer or '']}", f"{row.case.goal:.2f}", met
+        goal, against = row.case.goal_seconds, row.case.against
+        if goal is not None and OURS in row.times and (not against or against in row.times):
+            median = row.above(against) if against else row.median(OURS)
+            shown = f"{time(median)} above {TITLES[against]}" if against else time(median)
+            yield row.case.name, row.threads, shown, time(goal), median <= goal
+    for (group, against), bound in GROUP_GOALS.items():
         for threads in sorted({row.threads for row in rows}):
             of = [row for row in rows if row.case.group == group and row.threads == threads]
-            known = [value for value in map(ratio, of) if value is not None]
+            found_ratios = [_relative(row, against or best(row)) for row in of]
+            known = [value for value in found_ratios if value is not None]
             if known:
                 mean = statistics.geometric_mean(known)
                 title = f"{group}, geometric mean of {len(known)} of {len(of)}"
-                yield title, threads, f"{mean:.2f} of the best", f"{goal:.2f}", mean <= goal
+                shown = f"{mean:.2f} of {TITLES[against] if against else 'the best'}"
+                yield title, threads, shown, f"{bound:.2f}", mean <= bound
 
 
 def _table(headings: Sequence[str], lines: Sequence[Sequence[str]]) -> list[str]:

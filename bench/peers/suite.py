@@ -6,12 +6,13 @@ import dataclasses
 import functools
 from collections.abc import Callable
 
-from bench.peers import kernels, networks, transformers
+from bench.peers import kernels, networks, programs, transformers
 from bench.peers.kernels import Model
 
 IMAGE_NETWORKS = "image networks"
 CONVOLUTIONS = "convolutions of ResNet-50"
 DOCUMENTS = "documents"
+PROGRAMS = "PyTorch programs"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,9 +25,14 @@ class Case:
         make: writes the model; raises ``ModuleNotFoundError`` if the package that contains it is missing.
         limit: its bound: ``fma``, ``copy``, ``read``, or none that is measured.
         amount: the least number of bytes to move; operations are counted in the model.
-        goal: the greatest ratio to the best peer.
-        goal_seconds: the greatest time of a call.
+        goal: the greatest ratio to the best peer, or to the one of ``against``.
+        goal_seconds: the greatest time of a call, above that of ``against`` if there is one.
+        against: the peer that the goal is relative to, and not the fastest.
         torch: the function of ``torch_models`` that computes the same; without one PyTorch is not measured.
+        program: a program of ``programs``, which all libraries take from PyTorch.
+        libraries: the peers that can run the program.
+        tolerance: the greatest error of a correct result, relative to the largest element. Gradients of a network with
+            ReLUs jump where rounding changes the sign of a number near zero, in float32 without a compiler as well.
     """
 
     name: str
@@ -37,10 +43,19 @@ class Case:
     goal: float | None = None
     goal_seconds: float | None = None
     torch: str = ""
+    against: str = ""
+    program: str = ""
+    libraries: tuple[str, ...] = ()
+    tolerance: float = 1e-2
 
 
-#: Goals that are geometric means of a group's ratios to the best peer.
-GROUP_GOALS = {IMAGE_NETWORKS: 0.85, DOCUMENTS: 0.85}
+#: Goals that are geometric means of a group's ratios to the best peer, or to one of them.
+GROUP_GOALS = {
+    (IMAGE_NETWORKS, ""): 0.85,
+    (DOCUMENTS, ""): 0.85,
+    (PROGRAMS, ""): 0.9,
+    (PROGRAMS, "torch_compile"): 0.6,
+}
 
 
 def _convolutions() -> list[Case]:
@@ -124,6 +139,43 @@ def _documents() -> list[Case]:
     ]
 
 
+def _programs() -> list[Case]:
+    """List the PyTorch programs; training, builds and short calls have headings of their own."""
+    all_peers = ("torch_eager", "torch_compile", "openvino", "onnxruntime")
+    compilers = ("torch_compile", "openvino")
+    found = []
+    for name in programs.PROGRAMS:
+        case = functools.partial(Case, name, make=functools.partial(programs.model, name), program=name)
+        match programs.kind(name):
+            case "call":
+                found.append(case(group=PROGRAMS, goal=1.0, libraries=all_peers))
+            case "training":
+                libraries, goal = ("torch_eager", "torch_compile"), 0.9
+                found.append(
+                    case(
+                        group=f"{PROGRAMS}, training",
+                        goal=goal,
+                        against="torch_compile",
+                        libraries=libraries,
+                        tolerance=5e-2,
+                    )
+                )
+            case "build":
+                found.append(case(group=f"{PROGRAMS}, builds", goal_seconds=5.0, libraries=compilers))
+            case "new length":
+                found.append(case(group=f"{PROGRAMS}, builds", goal=1.0, libraries=compilers))
+            case "overhead":
+                found.append(
+                    case(
+                        group=f"{PROGRAMS}, short calls",
+                        goal_seconds=15e-6,
+                        against="torch_empty",
+                        libraries=("torch_empty", *all_peers[:2]),
+                    )
+                )
+    return found
+
+
 MIB = 1 << 20
 CASES: list[Case] = [
     *(
@@ -173,4 +225,5 @@ CASES: list[Case] = [
     Case("MLP 784-512-512-10", "small", functools.partial(kernels.mlp, 784, 512, 512, 10), goal=1.0, torch="mlp"),
     Case("a call of a tiny operator", "small", kernels.tiny, goal_seconds=3e-6, torch="tiny"),
     *_documents(),
+    *_programs(),
 ]

@@ -38,6 +38,7 @@ class Job:
         real: the name of the network in ``real_models``, whose import narrows its shapes; mostly empty.
         limit: the limit that a probe measures, ``fma``, ``copy`` or ``read``, and the amount of a call.
         spinning: whether threads may spin inside of a call while they wait for work.
+        program: the program of ``programs`` that takes the place of a model.
     """
 
     library: str
@@ -48,6 +49,7 @@ class Job:
     real: str = ""
     limit: tuple[str, float] = ("", 0.0)
     spinning: bool = False
+    program: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,11 +60,15 @@ class Loaded:
         run: makes a call.
         version: the version of the library.
         amount: the exact amount of work in a call of a probe.
+        once: the time of a call that cannot be repeated in this process; it stands for that of others.
+        compared: makes a call for its results, if these are not what ``run`` returns.
     """
 
     run: Run
     version: str
     amount: float = 0.0
+    once: float | None = None
+    compared: Run | None = None
 
 
 def page_aligned(array: Array) -> Array:
@@ -189,12 +195,14 @@ def seconds(run: Run, calls: int, warm: float) -> float:
     return (time.perf_counter() - start) / calls
 
 
-def answer(run: Run, request: dict[str, Any]) -> dict[str, Any]:
+def answer(loaded: Loaded, request: dict[str, Any]) -> dict[str, Any]:
     """Answer a request: ``save`` results in a file, or time ``calls``."""
     if "save" in request:
-        np.savez(request["save"], *results(run()))
+        np.savez(request["save"], *results((loaded.compared or loaded.run)()))
         return {}
-    return {"seconds": seconds(run, request["calls"], request["warm"])}
+    if loaded.once is not None:
+        return {"seconds": loaded.once}
+    return {"seconds": seconds(loaded.run, request["calls"], request["warm"])}
 
 
 def reason(error: Exception, library: str) -> str:
@@ -220,7 +228,12 @@ def main(arguments: Sequence[str] = ()) -> int:
     job = Job(**json.loads(sys.stdin.readline()))
     start = time.perf_counter()
     try:
-        loaded = LIBRARIES[job.library](job)
+        if job.program:
+            from bench.peers.program_worker import load as load_program
+
+            loaded = load_program(job)
+        else:
+            loaded = LIBRARIES[job.library](job)
         loaded.run()
     except Exception as error:
         reply(failed=reason(error, job.library))
@@ -228,7 +241,7 @@ def main(arguments: Sequence[str] = ()) -> int:
     reply(version=loaded.version, load=time.perf_counter() - start, amount=loaded.amount)
     for line in sys.stdin:
         try:
-            reply(**answer(loaded.run, json.loads(line)))
+            reply(**answer(loaded, json.loads(line)))
         except Exception as error:
             reply(failed=reason(error, job.library))
     return 0

@@ -28,6 +28,7 @@ from tilewright.passes.base import FunctionPass
 from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import function_pass
 from tilewright.passes.graph.pattern import AnyConstant, Bind, Match, Op, Rule, Rules, Splat
+from tilewright.passes.graph.rows import ROWS
 from tilewright.passes.graph.walk import rewrite_graph
 from tilewright.passes.registry import register_pass
 from tilewright.tensorir.dtype import DataType
@@ -306,6 +307,7 @@ _FOR_ALL: tuple[Rule, ...] = (
     Rule(Op("layout_transform", Op("transpose", X, attrs="inner")), _layout_of_transpose),  # as one change of layout
     Rule(Op("transpose", Op("layout_transform", X, attrs="inner")), _transpose_of_layout),
     Rule(Op("clip", Op("clip", X, attrs="inner")), _clipped_twice),  # clip(clip(x, -1, 6), 0, 8) -> clip(x, 0, 6)
+    *ROWS,
 )
 
 #: Rules that give the same bits.

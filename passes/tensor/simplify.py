@@ -6,15 +6,18 @@
                 b[i * 16 + j] = a[(i * 16 + j) // 16]
 
 Loops of one iteration and decided conditions are removed, nested conditions are merged, and expressions are brought to
-canonical form. Float arithmetic keeps its rounding below opt_level 3.
+canonical form. Float arithmetic keeps its rounding below opt_level 3; there, ``assumes_finite`` decides whether rules
+apply that are wrong for infinities and NaN, such as ``x * 0 -> 0``.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 from tilewright.graphir.module import IRModule
 from tilewright.passes.base import PrimFuncPass
+from tilewright.passes.config import register_config_option
 from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import primfunc_pass
 from tilewright.passes.properties import FORMULAS, SIMPLE, TILES
@@ -126,6 +129,17 @@ def simplify(func: PrimFunc, *, fast: bool = False) -> PrimFunc:
     return func.with_body(_Simplifier(func, fast=fast).mutate(func.body))
 
 
+@register_config_option("tensorir.Simplify")
+@dataclasses.dataclass(frozen=True)
+class SimplifyConfig:
+    """Options of ``Simplify``."""
+
+    assumes_finite: bool = dataclasses.field(
+        default=True,
+        metadata={"doc": "whether from opt_level 3 on floats are simplified as if none were infinite or NaN"},
+    )
+
+
 @register_pass
 @primfunc_pass(opt_level=0, name="Simplify", requires={FORMULAS, TILES}, provides={SIMPLE})
 class Simplify(PrimFuncPass):
@@ -133,4 +147,5 @@ class Simplify(PrimFuncPass):
 
     def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
         """Return ``func`` simplified."""
-        return simplify(func, fast=ctx.is_fast)
+        config: SimplifyConfig = ctx.get_config("tensorir.Simplify")
+        return simplify(func, fast=ctx.is_fast and config.assumes_finite)

@@ -37,7 +37,8 @@ class Options:
         fallback: whether what is not supported runs in PyTorch; otherwise it is an error.
         freeze: whether parameters are constants where no gradients are needed: they are packed once, and the model is
             built anew if one of them changes.
-        opt_level: the optimization level; None: that of the mode, or of the current context.
+        opt_level: the optimization level; None: that of the mode, or of the current context. Where that is the usual
+            level 2, sums are reordered as at level 3, as PyTorch's own kernels do; 2 itself keeps their order.
     """
 
     fallback: bool = True
@@ -57,7 +58,8 @@ def backend(
     Args:
         graph: the graph that PyTorch captured.
         example_inputs: inputs like those of the calls.
-        mode: ``default``, ``reduce-overhead``, or ``max-autotune``, which rounds differently (level 3).
+        mode: ``default``, ``reduce-overhead``, or ``max-autotune``, which also assumes that no number is infinite or
+            NaN (level 3).
         options: the fields of :class:`Options`.
 
     Raises:

@@ -6,9 +6,11 @@ constants of the model, which is built at the first call that brings them, and a
 
 from __future__ import annotations
 
+import contextlib
 import operator
 import threading
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -16,6 +18,7 @@ from torch import fx
 
 from tilewright.graphir.frontend.torch.graphs import from_graph
 from tilewright.graphir.frontend.torch.importer import output_nodes
+from tilewright.passes.context import DEFAULT_OPT_LEVEL, PassContext
 from tilewright.runtime.build import build
 from tilewright.runtime.executable import Executable
 from tilewright.runtime.torch.calls import Call, caller
@@ -24,6 +27,8 @@ from tilewright.tensorir.target import Target
 
 #: How many sets of parameters are frozen before they become inputs: weights that change often are not worth packing.
 MOST_FROZEN = 4
+#: The optimization level from which on sums of floats are reordered.
+_REORDERED = 3
 
 
 class CompiledGraph:
@@ -32,7 +37,8 @@ class CompiledGraph:
     Args:
         graph: the graph; all of it is supported.
         static: the numbers of inputs that may be frozen.
-        opt_level: the optimization level; None: that of the current context.
+        opt_level: the optimization level; None: the current context's, or if that is the usual one, level 3 without
+            the assumption that numbers are finite.
     """
 
     def __init__(self, graph: fx.GraphModule, static: Sequence[int], opt_level: int | None) -> None:
@@ -79,10 +85,23 @@ class CompiledGraph:
         executable: Executable | None = None
         if imported.module is not None:
             threads = min(Target.current().num_threads, torch.get_num_threads())
-            executable = build(imported.module, Target("llvm", num_threads=threads), opt_level=self._opt_level)
+            with _floats(self._opt_level):
+                executable = build(imported.module, Target("llvm", num_threads=threads))
         nodes = output_nodes(self._graph)
         values = [node.meta.get("val") if isinstance(node, fx.Node) else None for node in nodes]
         return caller(executable, imported, values)
+
+
+def _floats(opt_level: int | None) -> AbstractContextManager[object]:
+    """Return the context of a build. Without a level of its own, sums are reordered as PyTorch's own kernels reorder
+    theirs, and infinities and NaN spread as they do there; a context whose level is not the usual one decides itself.
+    """
+    context = PassContext.current()
+    if opt_level is not None:
+        return context.at_level(opt_level)
+    if context.opt_level != DEFAULT_OPT_LEVEL:
+        return contextlib.nullcontext()
+    return context.at_level(_REORDERED, {"tensorir.Simplify": {"assumes_finite": False}})
 
 
 def _is_freezable(value: Any) -> bool:

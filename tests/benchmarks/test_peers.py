@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -36,3 +39,21 @@ def test_a_case_beside_another_checkout_becomes_a_row_a_table_and_a_picture(tmp_
     assert row["libraries"]["tilewright"]["error"] < 1e-6
     assert "| a call of a tiny operator | 1 |" in page.read_text()
     assert picture.read_text().startswith("<svg")
+
+
+@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="PyTorch is not installed: make torch")
+def test_a_pytorch_program_is_compared_with_eager_results_and_an_empty_backend(tmp_path: Path) -> None:
+    found, page = tmp_path / "found.json", tmp_path / "page.md"
+    command = [sys.executable, "-m", "bench.peers", "--only", "a call of x . 1", "--threads", "1", "--seconds", "0.05"]
+    command += ["--peers", "torch_empty", "--json", str(found), "--markdown", str(page)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    written = json.loads(found.read_text())
+    (row,) = written["rows"]
+    assert row["failed"] == {}
+    assert list(row["libraries"]) == ["tilewright", "torch_empty"]
+    assert row["reference"] == "PyTorch, float64"
+    assert row["libraries"]["tilewright"]["error"] < 1e-6
+    (goal,) = written["goals"]
+    assert goal["measured"].endswith("above an empty backend")
+    assert "| a call of x + 1 | 1 |" in page.read_text()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: make torch")
@@ -85,3 +87,13 @@ def test_recurrent_layers_agree() -> None:
     module = networks.Recurrent()
     x = torch.randn(2, 3, 6)
     programs.assert_agrees(tw.build(tw.from_exported(programs.exported(module, [x]))), module, [x])
+
+
+def test_layers_of_long_short_term_memory_are_compiled_for_any_number_of_steps(builds: list[Any]) -> None:
+    lstm = torch.nn.LSTM(6, 5, num_layers=2, bidirectional=True, batch_first=True)
+    with torch._dynamo.config.patch(allow_rnn=True), torch.no_grad():
+        model = torch.compile(lstm, backend="tilewright", dynamic=True, fullgraph=True, options={"fallback": False})
+        for steps in 20, 3:
+            x = torch.randn(2, steps, 6)
+            torch.testing.assert_close(model(x), lstm(x), rtol=1e-4, atol=1e-5)
+    assert len(builds) == 1

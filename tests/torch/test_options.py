@@ -13,6 +13,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed: make torc
 
 from torch._dynamo.backends.common import aot_autograd  # noqa: E402
 
+import tilewright as tw  # noqa: E402
 from tests.torch import networks  # noqa: E402
 from tests.torch.compiling import assert_close, causes, compile_  # noqa: E402
 from tilewright.runtime.torch import compiled  # noqa: E402
@@ -90,20 +91,40 @@ def test_a_list_of_numbers_as_an_index_is_a_constant() -> None:
 
 
 @pytest.mark.parametrize(
-    ("mode", "level"), [("default", None), ("reduce-overhead", None), ("max-autotune", 3), (None, None)]
+    ("settings", "around", "level", "assumes_finite"),
+    [
+        ({}, 2, 3, False),
+        ({"mode": "default"}, 2, 3, False),
+        ({"mode": "reduce-overhead"}, 2, 3, False),
+        ({"mode": "max-autotune"}, 2, 3, True),
+        ({"options": {"opt_level": 2}}, 2, 2, True),
+        ({}, 1, 1, True),
+        ({"options": {"opt_level": 0}}, 3, 0, True),
+    ],
 )
-def test_a_mode_chooses_the_level(mode: str | None, level: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    levels: list[Any] = []
+def test_mode_options_and_context_choose_the_level(
+    settings: dict[str, Any], around: int, level: int, assumes_finite: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[Any] = []
     original = compiled.build
 
-    def spied(*args: Any, opt_level: int | None, **options: Any) -> Any:
-        levels.append(opt_level)
-        return original(*args, opt_level=opt_level, **options)
+    def spied(*args: Any, **options: Any) -> Any:
+        context = tw.PassContext.current()
+        found.append((context.opt_level, context.get_config("tensorir.Simplify").assumes_finite))
+        return original(*args, **options)
 
     monkeypatch.setattr(compiled, "build", spied)
     x = torch.randn(4)
-    assert_close(compile_(lambda x: x.exp() * 2, mode=mode)(x), x.exp() * 2)
-    assert levels == [level]
+    with tw.PassContext(opt_level=around):
+        assert_close(torch.compile(lambda x: x.exp() * 2, backend="tilewright", **settings)(x), x.exp() * 2)
+    assert found == [(level, assumes_finite)]
+
+
+def test_infinities_and_nan_spread_as_in_pytorch() -> None:
+    x = torch.tensor([1.0, float("inf"), float("nan")])
+    found = torch.compile(lambda x: (x * 0.0, x - x, x / x), backend="tilewright")(x)
+    for each, expected in zip(found, (x * 0.0, x - x, x / x), strict=True):
+        torch.testing.assert_close(each, expected, equal_nan=True)
 
 
 def test_an_unknown_mode_is_an_error_that_names_the_modes() -> None:

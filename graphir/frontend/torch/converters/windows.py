@@ -11,6 +11,7 @@ import numpy as np
 
 from tilewright.graphir.dims import Dim, product, simplify
 from tilewright.graphir.expr import Expr, const
+from tilewright.graphir.frontend.torch.converters.window_places import small_window_places
 from tilewright.graphir.frontend.torch.node import Node, dtype_of, reshaped, shape_of
 from tilewright.graphir.frontend.torch.registry import converter
 from tilewright.graphir.op import get_operator
@@ -211,7 +212,8 @@ def max_pool_with_indices(
     attrs = {**window_of(rank, size, stride, padding), "dilation": per_axis(dilation, rank), "ceil_mode": ceil_mode}
     values = _pool("nn.max_pool2d" if rank == 2 else "nn.max_pool", rank, x, **attrs)
     batch, added = _batched(x, rank)
-    return [values, _places(batch, added, attrs)]
+    places = small_window_places(batch, attrs, tuple(shape_of(values)[-rank:]))
+    return [values, _places(batch, added, attrs) if places is None else _unbatched(places, added)]
 
 
 def _places(batch: Expr, added: int, attrs: dict[str, Any]) -> Expr:

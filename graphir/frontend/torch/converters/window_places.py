@@ -1,0 +1,73 @@
+"""Find the places of the greatest elements of small windows element by element, which makes one kernel of vectors."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+
+from tilewright.graphir.expr import Expr, const
+from tilewright.graphir.frontend.torch.node import cast_to, dtype_of, shape_of
+from tilewright.graphir.op import get_operator
+from tilewright.graphir.ops.calls import add, pad
+from tilewright.tensorir.dtype import INT64
+
+#: The most elements of a window that are compared one after another.
+_MOST = 16
+
+
+def small_window_places(x: Expr, attrs: dict[str, Any], windows: tuple[Any, ...]) -> Expr | None:
+    """Return the place of the greatest element of each window in its channel, as PyTorch chooses: the first of equal
+    ones, the last NaN, and of a window of negative infinities its first element. None if windows are large, or sizes of
+    the image unknown.
+
+    Args:
+        x: the image, floats ``[batch, channels, height, width]``.
+        attrs: those of ``nn.max_pool_indices``.
+        windows: the numbers of windows along height and width.
+    """
+    size, strides, before, steps = (attrs[name] for name in ("pool_size", "strides", "padding", "dilation"))
+    image = shape_of(x)[2:]
+    if len(image) != 2 or math.prod(size) > _MOST or not dtype_of(x).is_float:
+        return None
+    if not all(isinstance(dim, int) for dim in (*image, *windows)):
+        return None
+    reach = [(count - 1) * stride + 1 for count, stride in zip(windows, strides, strict=True)]
+    ends = [extent + (count - 1) * step for extent, count, step in zip(reach, size, steps, strict=True)]
+    behind = [max(0, end - margin - dim) for end, margin, dim in zip(ends, before, image, strict=True)]
+    padded = pad(x, pad_width=((0, 0), (0, 0), *zip(before, behind, strict=True)), pad_value=-math.inf)
+    corner, first = (
+        _places(windows, strides, before, image[1], clamped) for clamped in (None, steps)
+    )  # of a window's first element, which may be padding, and of its first one inside
+    best: Expr | None = None
+    offset: Expr = const((first - corner).astype(np.int32))
+    for y, x_ in itertools.product(*map(range, size)):
+        begin = (y * steps[0], x_ * steps[1])
+        end = tuple(start + extent for start, extent in zip(begin, reach, strict=True))
+        part = get_operator("slice")(padded, begin=begin, end=end, strides=strides, axes=(2, 3))
+        number = const(np.int32(begin[0] * image[1] + begin[1]))
+        if best is None:
+            best = part
+            lowest = const(np.asarray(-math.inf).astype(dtype_of(x).numpy))
+            better = get_operator("not_equal")(part, lowest)  # NaN, too
+        else:
+            better = get_operator("logical_or")(get_operator("greater")(part, best), get_operator("isnan")(part))
+            best = get_operator("where")(better, part, best)
+        offset = get_operator("where")(better, number, offset)
+    return add(cast_to(offset, INT64), const(corner.astype(np.int64)))
+
+
+def _places(windows: Any, strides: Any, before: Any, width: Any, steps: Any) -> np.ndarray[Any, Any]:
+    """Return the place of the first element of each window; with ``steps``, of the first that is not padding."""
+    starts = [
+        np.arange(count) * stride - margin for count, stride, margin in zip(windows, strides, before, strict=True)
+    ]
+    if steps is not None:
+        starts = [
+            np.where(start < 0, start % step, start) for start, step in zip(starts, steps, strict=True)
+        ]  # as many steps further as it takes
+    rows, columns = starts
+    places: np.ndarray[Any, Any] = rows[:, None] * width + columns
+    return places
