@@ -22,7 +22,7 @@ ENTRIES = (
     *("sum", "var_mean", "argmax", "logsumexp", "cumsum", "linalg.vector_norm", "median", "cummax", "unique", "histc"),
     *("as_strided", "roll", "diagonal", "unfold", "cat", "tile", "slice_scatter", "nn.functional.pixel_shuffle"),
     *("gather", "index_put", "scatter_reduce.mean", "masked_scatter", "topk", "searchsorted", "index_reduce.amax"),
-    *("matmul", "addmm", "nn.functional.bilinear", "einsum", "linalg.qr", "cholesky", "linalg.lu_solve"),
+    *("matmul", "addmm", "nn.functional.bilinear", "einsum", "linalg.qr", "cholesky_solve", "linalg.lu_solve"),
     *("nn.functional.conv2d", "nn.functional.conv_transpose2d", "nn.functional.max_pool2d"),
     *("nn.functional.group_norm", "nn.functional.batch_norm", "nn.functional.layer_norm"),
     *("nn.functional.interpolate.bilinear", "nn.functional.grid_sample", "nn.functional.unfold"),
