@@ -94,8 +94,8 @@ class CompiledGraph:
 
 def _floats(opt_level: int | None) -> AbstractContextManager[object]:
     """Return the context of a build. Without a level of its own, sums are reordered as PyTorch's own kernels reorder
-    theirs, and infinities and NaN spread as they do there, but beside pixels of a convolution by Winograd's algorithm; a
-    context whose level is not the usual one decides itself.
+    theirs, and infinities and NaN spread as they do there, but for convolutions by Winograd's algorithm. A context
+    whose level is not the usual one decides itself.
     """
     context = PassContext.current()
     if opt_level is not None:
