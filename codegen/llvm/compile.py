@@ -184,7 +184,7 @@ class CompiledModule:
         self._effort = effort
         self._lock = forking.Lock()
         self._engine: llvm.LLJIT | None = None
-        self._library = f"tilewright.{next(_libraries)}"
+        self._library = ""
         self._trackers: dict[str, llvm.ResourceTracker] = {}
 
     @classmethod
@@ -254,6 +254,8 @@ class CompiledModule:
         if self.unresolved:
             raise CodegenError(f"the module calls {', '.join(self.unresolved)}; pass their addresses as externals")
         engine = _engine(self.target)
+        # A new name for each try: one that was interrupted may have linked the library.
+        self._library = f"tilewright.{next(_libraries)}"
         library = llvm.JITLibraryBuilder().add_object_img(self.object_bytes)
         if self._profiling or any(name.encode() in self.object_bytes for name in (FORK, RUN_TEAM)):
             functions = profiling_functions() if self._profiling else team_functions()
