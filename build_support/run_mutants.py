@@ -298,6 +298,9 @@ def main(seed: int, count: int, each: int, only: tuple[str, ...]) -> None:
     os.chdir(ROOT)
     FOLDER.mkdir(parents=True, exist_ok=True)
     import_everything()
+    if not MEASURED.exists():
+        print("`make coverage` has not recorded which tests run a file: they are found by name, which misses some, so")
+        print("that a mutant without tests below may well be caught by others, and the score is too low.")
     trials: list[Trial] = []
     for file in only or draw_files(seed, count):
         begin = time.monotonic()

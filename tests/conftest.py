@@ -91,7 +91,7 @@ def _short_probes() -> Iterator[None]:
 
 @pytest.fixture(autouse=True, scope="module")
 def _named_for_coverage(request: pytest.FixtureRequest) -> None:
-    """While coverage is measured, record which file's tests run each line (build_support/mutants.py reads it)."""
+    """While coverage is measured, record which file's tests run each line (build_support/run_mutants.py reads it)."""
     measuring = sys.modules.get("coverage")
     current = measuring.Coverage.current() if measuring is not None else None
     if current is not None:
