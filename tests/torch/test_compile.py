@@ -127,6 +127,32 @@ def test_a_part_takes_a_size_that_was_computed_before() -> None:
         assert_close(compile_(function, dynamic=True)(x, n), function(x, n))
 
 
+def test_a_part_takes_a_size_that_does_not_follow_from_its_inputs(builds: list[Any]) -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        n = x.shape[0]
+        squares = torch.special.airy_ai(torch.arange(n * n) * 1.0)
+        return torch.special.airy_ai(squares.cos() + 1).reshape(n, n) * x
+
+    model = compile_(function, dynamic=True)
+    for n in 3, 4:
+        x = torch.randn(n)
+        assert_close(model(x), function(x))
+    assert len(builds) == 3
+
+
+def test_a_part_takes_a_size_that_depends_on_data() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        positive = x[x > 0]
+        products = torch.special.airy_ai(positive.outer(positive).reshape(-1))
+        return torch.special.airy_ai(products.cos() + 1) * 2
+
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
+        model = compile_(function)
+        for n in 5, 9:
+            x = torch.randn(n)
+            assert_close(model(x), function(x))
+
+
 def test_views_between_what_runs_in_pytorch_agree() -> None:
     def function(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
         y = torch.special.airy_ai(x.exp()[1:].t())
