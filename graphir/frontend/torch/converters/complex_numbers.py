@@ -86,6 +86,23 @@ def to_type(node: Node, x: Expr, *_: Any) -> Expr:
     return cast_to(x, node.dtype) if node.is_complex else cast_to(parts(x)[0], node.dtype)
 
 
+@converter("aten.copy.default", of_complex=True)
+def copy(node: Node, x: Expr, source: Expr, *_: Any) -> Expr:
+    """Return the numbers of ``source`` in the shape and type of ``x``."""
+    if node.is_complex:
+        numbers = joined(*_operand(node, source, node.complex_arguments[1]))
+    else:
+        numbers = cast_to(parts(source)[0], node.dtype)
+    return get_operator("broadcast_to")(numbers, shape=node.shape)
+
+
+@converter("aten.zeros.default", "aten.zeros_like.default", "aten.new_zeros.default", of_complex=True)
+@converter("aten._efficientzerotensor.default", of_complex=True)
+def zeros(node: Node, *_: Any) -> Expr:
+    """Return zeros."""
+    return get_operator("zeros")(shape=node.shape, dtype=node.dtype)
+
+
 @converter("aten.real.default", of_complex=True)
 def real_part(node: Node, x: Expr) -> Expr:
     """Return the real parts."""
@@ -118,6 +135,15 @@ def angle(node: Node, x: Expr) -> Expr:
     found = atan2(node, imaginary, real)
     assert isinstance(found, Expr)
     return found
+
+
+@converter("aten.sgn.default", of_complex=True)
+def direction(node: Node, x: Expr) -> Expr:
+    """Divide by absolute values; zero stays zero."""
+    size = absolute(node, x)
+    is_zero = get_operator("equal")(size, 0.0)
+    divisor = get_operator("where")(is_zero, get_operator("ones_like")(size), size)
+    return joined(*(divide(part, divisor) for part in parts(x)))
 
 
 # Arithmetic.
@@ -246,6 +272,8 @@ _AXES = {
     "aten.flip.default": (1,),
     "aten.roll.default": (2,),
     "aten.transpose.int": (1, 2),
+    "aten.slice_scatter.default": (2,),
+    "aten.select_scatter.default": (2,),
 }
 
 
