@@ -153,6 +153,18 @@ def test_a_part_takes_a_size_that_depends_on_data() -> None:
             assert_close(model(x), function(x))
 
 
+def test_parts_that_begin_where_data_say_have_gradients() -> None:
+    def function(x: torch.Tensor, starts: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return torch.tensor_split(x.exp(), starts)
+
+    x = torch.randn(6, 2, requires_grad=True)
+    model = compile_(function)
+    for starts in torch.tensor([1, 4]), torch.tensor([2, 3]):
+        (found,) = torch.autograd.grad(model(x, starts)[1].sum(), x)
+        (expected,) = torch.autograd.grad(function(x, starts)[1].sum(), x)
+        assert_close(found, expected)
+
+
 def test_views_between_what_runs_in_pytorch_agree() -> None:
     def function(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
         y = torch.special.airy_ai(x.exp()[1:].t())
