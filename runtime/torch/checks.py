@@ -59,7 +59,7 @@ class _Checked:
         self._checks = tuple(checks)
 
     def __call__(self, inputs: Sequence[Any]) -> Sequence[Any]:
-        results = self._call(inputs)
+        results: Sequence[Any] = self._call(inputs)
         for (check, others, options), checked in zip(self._checks, results[self._count :], strict=True):
             check(checked, *others, **options)
         return results[: self._count]
