@@ -18,6 +18,29 @@ _EFFECTS = torch.ops.higher_order.with_effects
 _CHECKS = frozenset((torch.ops.aten._linalg_check_errors.default,))
 
 
+#: A check, and its arguments behind what it checks.
+Check = tuple[Any, tuple[Any, ...], dict[str, Any]]
+
+
+def take_checks(graph: fx.GraphModule) -> list[Check]:
+    """Take the checks out of a graph, which gets what they check as further outputs; return them in order."""
+    nodes = [node for node in graph.graph.nodes if node.target is _EFFECTS and node.args[1] in _CHECKS]
+    (output,) = graph.graph.find_nodes(op="output")
+    checked, checks = [], []
+    for node in nodes:
+        token, check, what, *others = node.args
+        checks.append((check, tuple(others), dict(node.kwargs)))
+        checked.append(what)
+        for user in list(node.users):  # these take the token: a check has no result
+            user.replace_all_uses_with(token)
+            graph.graph.erase_node(user)
+        graph.graph.erase_node(node)
+    if nodes:
+        output.args = ((*output.args[0], *checked),)
+        graph.recompile()
+    return checks
+
+
 def with_checks_last(
     graph: fx.GraphModule, compiled: Callable[[fx.GraphModule], Callable[..., Any]]
 ) -> Callable[..., Any]:
@@ -27,39 +50,21 @@ def with_checks_last(
         graph: the graph, which changes.
         compiled: compiles a graph without checks.
     """
-    nodes = [node for node in graph.graph.nodes if node.target is _EFFECTS and node.args[1] in _CHECKS]
-    if not nodes:
-        return compiled(graph)
-    (output,) = graph.graph.find_nodes(op="output")
-    kept = list(output.args[0])
-    checks: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = []
-    for node in nodes:
-        token, check, checked, *others = node.args
-        checks.append((check, tuple(others), dict(node.kwargs)))
-        kept.append(checked)
-        for user in list(node.users):  # these take the token: a check has no result
-            user.replace_all_uses_with(token)
-            graph.graph.erase_node(user)
-            kept = [token if each is user else each for each in kept]
-        graph.graph.erase_node(node)
-    output.args = (tuple(kept),)
-    graph.recompile()
-    return _Checked(compiled(graph), len(kept) - len(checks), checks)
+    checks = take_checks(graph)
+    return _Checked(compiled(graph), checks) if checks else compiled(graph)
 
 
 class _Checked:
     """A compiled graph whose last results are checked, and not returned."""
 
-    def __init__(
-        self, call: Callable[..., Any], count: int, checks: Sequence[tuple[Any, tuple[Any, ...], dict[str, Any]]]
-    ) -> None:
+    def __init__(self, call: Callable[..., Any], checks: Sequence[Check]) -> None:
         self._boxed_call = True  # states to PyTorch that the inputs come as one sequence
         self._call = call
-        self._count = count
         self._checks = tuple(checks)
 
     def __call__(self, inputs: Sequence[Any]) -> Sequence[Any]:
         results: Sequence[Any] = self._call(inputs)
-        for (check, others, options), checked in zip(self._checks, results[self._count :], strict=True):
+        count = len(results) - len(self._checks)
+        for (check, others, options), checked in zip(self._checks, results[count:], strict=True):
             check(checked, *others, **options)
-        return results[: self._count]
+        return results[:count]

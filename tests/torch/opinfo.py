@@ -40,6 +40,7 @@ from tilewright.graphir.frontend.torch.importer import Importer, check_overloads
 from tilewright.graphir.frontend.torch.tensors import as_array, as_tensor, stored_type
 from tilewright.graphir.runtime_sizes import with_bound_sizes
 from tilewright.graphir.structural import structural_equal, structural_hash
+from tilewright.runtime.torch.checks import take_checks
 
 #: Entries whose elements PyTorch leaves undefined: shapes and element types are compared.
 UNDEFINED = frozenset(("empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided", "empty"))
@@ -74,9 +75,24 @@ def traced(function: Callable[..., Any], tensors: Sequence[torch.Tensor]) -> tor
         return tuple(pytree.tree_leaves(function(*own)))
 
     try:
-        return aot_export_joint_simple(flat, tuple(tensors), trace_joint=False, decompositions=_table())
+        graph = aot_export_joint_simple(flat, tuple(tensors), trace_joint=False, decompositions=_table())
     except Exception as error:
         raise NotTracedError(f"{type(error).__name__}: {error}".splitlines()[0][:200]) from error
+    return _without_checks(graph)
+
+
+def _without_checks(graph: torch.fx.GraphModule) -> torch.fx.GraphModule:
+    """Take out the checks that PyTorch makes after a call, and the tokens that keep their order."""
+    checks = take_checks(graph)
+    if checks:
+        (output,) = graph.graph.find_nodes(op="output")
+        results = output.args[0][: -len(checks)]
+        tokens = [node for node in results if node.op == "placeholder"]  # other inputs are copied
+        output.args = (tuple(node for node in results if node not in tokens),)
+        for token in tokens:
+            graph.graph.erase_node(token)
+        graph.recompile()
+    return graph
 
 
 def converted(traced_graph: torch.fx.GraphModule) -> tuple[Function, list[int]]:
@@ -264,7 +280,8 @@ def _of(options: dict[str, Any], found: Any) -> dict[str, Any]:
 
 
 def judge_gradients(entry: Any, sample: Any, dtype: torch.dtype, opt_level: int | None) -> None:
-    """Compare the gradients of one sample's tensors, compiled by ``torch.compile`` without fallback, with PyTorch's.
+    """Compare the results of one sample, and the gradients of its tensors, compiled by ``torch.compile`` without
+    fallback, with PyTorch's.
 
     Raises:
         NotTracedError: also if the graphs that PyTorch makes do not agree with it (backend ``aot_eager``).
@@ -285,7 +302,8 @@ def judge_gradients(entry: Any, sample: Any, dtype: torch.dtype, opt_level: int 
         sums = [(leaf * weight.to(leaf.dtype)).sum() for leaf, weight in zip(results, weights, strict=True)]
         total = torch.stack([part.real + part.imag if part.is_complex() else part for part in sums]).sum()
         wanted = [inputs[number] for number in needed]
-        return torch.autograd.grad(total, wanted, allow_unused=True, materialize_grads=True)  # type: ignore[no-any-return]
+        found_gradients = torch.autograd.grad(total, wanted, allow_unused=True, materialize_grads=True)
+        return [*(leaf.detach() for leaf in found), *found_gradients]
 
     def own(*given: torch.Tensor) -> Any:  # of copies: an operator that works in place must not change a leaf
         return run(*[tensor.clone() for tensor in given])
