@@ -165,6 +165,31 @@ def test_parts_that_begin_where_data_say_have_gradients() -> None:
         assert_close(found, expected)
 
 
+def test_rows_that_are_repeated_as_data_say_agree() -> None:
+    def function(x: torch.Tensor, repeats: torch.Tensor) -> torch.Tensor:
+        return torch.repeat_interleave(x * 2, repeats, dim=0).sin()
+
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
+        model = compile_(function, dynamic=True, options={"fallback": False})
+        for repeats in map(torch.tensor, ([2, 0, 3, 1], [0, 0, 5, 0], [0, 0])):
+            x = torch.randn(len(repeats), 3, requires_grad=True)
+            found, expected = model(x, repeats), function(x, repeats)
+            assert_close(found, expected)
+            weight = torch.randn(expected.shape)
+            assert_close(*(torch.autograd.grad((y * weight).sum(), x) for y in (found, expected)))
+
+
+def test_rows_of_a_table_are_scaled_to_a_norm_in_place() -> None:
+    indices, tables = torch.tensor([[1, 3], [1, 0]]), [torch.linspace(-2, 2, 15).reshape(5, 3) for _ in range(2)]
+
+    def function(table: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.embedding(indices, table, max_norm=1.5)
+
+    model = compile_(function, options={"fallback": False})
+    assert_close(model(tables[0]), function(tables[1]))
+    assert_close(*tables)
+
+
 def test_views_between_what_runs_in_pytorch_agree() -> None:
     def function(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
         y = torch.special.airy_ai(x.exp()[1:].t())

@@ -10,10 +10,11 @@ from typing import Any
 from tilewright.graphir.dims import Dim
 from tilewright.graphir.expr import Expr
 from tilewright.graphir.frontend.runtime_sizes import as_number
+from tilewright.graphir.frontend.torch.converters.reductions import vector_norm
 from tilewright.graphir.frontend.torch.node import Node, cast_to, dtype_of, shape_of
 from tilewright.graphir.frontend.torch.registry import converter
 from tilewright.graphir.op import get_operator
-from tilewright.graphir.ops.calls import divide, expand_dims, multiply, reshape, subtract, sum, take, where
+from tilewright.graphir.ops.calls import add, divide, expand_dims, multiply, reshape, subtract, sum, take, where
 from tilewright.tensorir.dtype import INT64, DataType
 
 #: The numbers that PyTorch gives the modes.
@@ -94,6 +95,19 @@ def _greatest(rows: Expr, indices: Expr, counted: Expr, bags: Expr, count: Dim) 
     return where(is_any, greatest, 0.0), where(is_any, found, -1)
 
 
+@converter("aten.embedding_renorm.default")
+def embedding_renorm(node: Node, table: Expr, indices: Expr, max_norm: float, norm_type: float) -> Expr:
+    """Scale the rows that are taken, and whose norm is greater, to a norm."""
+    flat = reshape(indices, newshape=(-1,))
+    rows = take(table, flat, axis=0)
+    size = vector_norm(node, rows, float(norm_type), [1], True, None)
+    factor = divide(node.tensor(max_norm), add(size, node.tensor(_NORM_MARGIN)))
+    scaled = where(get_operator("greater")(size, node.tensor(max_norm)), multiply(rows, factor), rows)
+    return get_operator("scatter_nd")(table, expand_dims(flat, axis=-1), scaled)
+
+
+#: What PyTorch adds to a norm that it divides by.
+_NORM_MARGIN = 1e-7
 #: A number above those of all indices.
 _NONE = (1 << 62) - 1
 
