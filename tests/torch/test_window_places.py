@@ -54,3 +54,14 @@ def test_windows_that_begin_at_random_places_are_those_of_pytorch(pool: Any, ran
         x.view(-1)[::5] = NAN
         samples = torch.rand(batch, 3, rank, generator=generator)
         torch.testing.assert_close(model(x, samples), function(x, samples), equal_nan=True)
+
+
+def test_of_windows_of_different_sizes_the_same_elements_are_chosen() -> None:
+    def function(x: torch.Tensor) -> Any:
+        return F.adaptive_max_pool3d(x, (3, 6, 5), return_indices=True)
+
+    x = torch.randint(-3, 3, (2, 3, 5, 8, 7), generator=torch.Generator().manual_seed(0)).float()
+    x[x == -3] = -INFINITY
+    x.view(-1)[::11] = NAN
+    model = torch.compile(function, backend="tilewright", fullgraph=True, options={"fallback": False})
+    torch.testing.assert_close(model(x), function(x), equal_nan=True)

@@ -10,6 +10,7 @@ from tilewright.graphir.dims import Dim, dim_equal, product, simplify
 from tilewright.graphir.expr import Expr
 from tilewright.graphir.frontend.runtime_sizes import as_number
 from tilewright.graphir.frontend.torch.converters.matrices import places
+from tilewright.graphir.frontend.torch.converters.window_places import chosen_of_windows
 from tilewright.graphir.frontend.torch.converters.windows import per_axis, rank_of
 from tilewright.graphir.frontend.torch.node import Node, cast_to, dtype_of, reshaped, shape_of, with_shape
 from tilewright.graphir.frontend.torch.registry import converter
@@ -19,7 +20,6 @@ from tilewright.graphir.ops.calls import (
     concatenate,
     divide,
     expand_dims,
-    max,
     multiply,
     reshape,
     subtract,
@@ -60,7 +60,7 @@ def fractional_max_pool(node: Node, x: Expr, size: Any, count: Sequence[Dim], sa
         taken.append(expand_dims(get_operator("gather_elements")(rows, flat, axis=-1), axis=-1))
         found.append(expand_dims(flat, axis=-1))
     values, indices = concatenate(taken, axis=-1), concatenate(found, axis=-1)
-    chosen = expand_dims(_chosen(values), axis=-1)
+    chosen = expand_dims(chosen_of_windows(values), axis=-1)
     results = (get_operator("gather_elements")(each, chosen, axis=-1) for each in (values, indices))
     return [reshaped(result, shape) for result in results]
 
@@ -77,11 +77,3 @@ def _starts(sample: Expr, size: Dim, window: int, count: Dim) -> Expr:
     )
     is_last = get_operator("equal")(number, as_number(simplify(count - 1)))
     return where(is_last, as_number(last), moved)
-
-
-def _chosen(values: Expr) -> Expr:
-    """Return the number of the last NaN along the last axis, or of the first greatest element."""
-    numbers = places(shape_of(values)[-1])
-    nan = max(where(get_operator("isnan")(values), numbers, -1), axis=-1)
-    greatest = get_operator("argmax")(values, axis=-1)
-    return where(get_operator("greater_equal")(nan, 0), nan, cast_to(greatest, INT64))

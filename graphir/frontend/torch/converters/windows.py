@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -11,7 +10,7 @@ import numpy as np
 
 from tilewright.graphir.dims import Dim, product, simplify
 from tilewright.graphir.expr import Expr, const
-from tilewright.graphir.frontend.torch.converters.window_places import small_window_places
+from tilewright.graphir.frontend.torch.converters.window_places import chosen_of_windows, small_window_places
 from tilewright.graphir.frontend.torch.node import Node, dtype_of, reshaped, shape_of
 from tilewright.graphir.frontend.torch.registry import converter
 from tilewright.graphir.op import get_operator
@@ -26,6 +25,7 @@ from tilewright.graphir.ops.calls import (
     take,
     transpose,
 )
+from tilewright.tensorir.dtype import INT64
 from tilewright.tensorir.expr import as_expr, maximum
 
 #: The operators that convolve over so many axes.
@@ -292,28 +292,30 @@ def adaptive_max_pool(node: Node, x: Expr, size: Sequence[Dim]) -> list[Expr]:
     return [values, _places(batch, added, attrs)]
 
 
-#: The greatest number of windows of different sizes, each of which is computed by itself.
-_MOST_WINDOWS = 64
-
-
 def _greatest_of_parts(node: Node, x: Expr, sizes: Sequence[Dim], rank: int) -> list[Expr]:
-    """Return the greatest elements of windows of different sizes, each computed by itself, and their places."""
+    """Return the greatest elements of windows of different sizes, and their places: windows are gathered side by side,
+    with the last element of each axis repeated to the size of the largest."""
     space = shape_of(x)[-rank:]
-    if not all(isinstance(dim, int) for dim in (*space, *sizes)) or math.prod(sizes) > _MOST_WINDOWS:
-        raise node.unsupported(f"windows of different sizes, from {space} to {sizes},")
+    if not all(isinstance(dim, int) for dim in (*space, *sizes)):
+        raise node.unsupported(f"windows of different sizes, from {space} to {tuple(sizes)},")
     extents, counts = [int(dim) for dim in space], [int(dim) for dim in sizes]  # type: ignore[arg-type]
     before = shape_of(x)[:-rank]
-    numbers = np.arange(math.prod(extents), dtype=np.int64).reshape(extents)
-    values, places = [], []
-    for cell in itertools.product(*map(range, counts)):
-        begin = [n * extent // count for n, extent, count in zip(cell, extents, counts, strict=True)]
-        end = [-(-(n + 1) * extent // count) for n, extent, count in zip(cell, extents, counts, strict=True)]
-        part = get_operator("slice")(x, begin=begin, end=end, axes=tuple(range(-rank, 0)))
-        flat = reshape(part, newshape=(*before, -1))
-        inside = const(numbers[tuple(map(slice, begin, end))].reshape(-1))
-        values.append(get_operator("max")(flat, axis=(-1,), keepdims=True))
-        places.append(take(inside, get_operator("argmax")(flat, axis=-1, keepdims=True), axis=0))
-    return [reshaped(concatenate(parts, axis=len(before)), (*before, *counts)) for parts in (values, places)]
+    if not all(counts):
+        return [get_operator("zeros")(shape=(*before, *counts), dtype=dtype) for dtype in (dtype_of(x), INT64)]
+    inside = np.zeros((1, 1), np.int64)  # for each window, and each element of it, its place in the channel
+    for extent, count in zip(extents, counts, strict=True):
+        numbers = np.arange(count)
+        begin, end = numbers * extent // count, -(-(numbers + 1) * extent // count)
+        own = np.minimum(begin[:, None] + np.arange((end - begin).max()), end[:, None] - 1)
+        joined = inside[:, None, :, None] * extent + own[None, :, None, :]
+        inside = joined.reshape(len(inside) * count, -1)
+    rows = reshape(x, newshape=(*before, math.prod(extents)))
+    windows = take(rows, const(inside), axis=len(before))
+    chosen = chosen_of_windows(windows)
+    values = get_operator("gather_elements")(windows, expand_dims(chosen, axis=-1), axis=-1)
+    first = const(np.arange(len(inside), dtype=np.int64) * inside.shape[1])
+    places = take(const(inside.reshape(-1)), get_operator("add")(chosen, first), axis=0)
+    return [reshaped(found, (*before, *counts)) for found in (values, places)]
 
 
 def _even_windows(x: Expr, sizes: Sequence[Dim], rank: int) -> tuple[int, ...] | None:
