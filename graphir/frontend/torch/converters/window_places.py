@@ -12,7 +12,7 @@ from tilewright.graphir.expr import Expr, const
 from tilewright.graphir.frontend.torch.converters.matrices import places
 from tilewright.graphir.frontend.torch.node import cast_to, dtype_of, shape_of
 from tilewright.graphir.op import get_operator
-from tilewright.graphir.ops.calls import add, max, pad, where
+from tilewright.graphir.ops.calls import add, pad, where
 from tilewright.tensorir.dtype import INT64
 
 #: The most elements of a window that are compared one after another.
@@ -23,7 +23,7 @@ def chosen_of_windows(windows: Expr) -> Expr:
     """Return the number of the element that PyTorch chooses of each window along the last axis: the last NaN, or the
     first greatest one."""
     numbers = places(shape_of(windows)[-1])
-    nan = max(where(get_operator("isnan")(windows), numbers, -1), axis=-1)
+    nan = get_operator("max")(where(get_operator("isnan")(windows), numbers, -1), axis=-1)
     greatest = get_operator("argmax")(windows, axis=-1)
     return where(get_operator("greater_equal")(nan, 0), nan, cast_to(greatest, INT64))
 
