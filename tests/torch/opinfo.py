@@ -288,7 +288,9 @@ def judge_gradients(entry: Any, sample: Any, dtype: torch.dtype, opt_level: int 
         OutOfScopeError, TilewrightError, CloserError, AssertionError: as said.
     """
     run, tensors = as_function(entry, sample)
-    needed = [number for number, leaf in enumerate(tensors) if leaf.is_floating_point() or leaf.is_complex()]
+    leaves = pytree.tree_leaves((sample.input, sample.args, sample.kwargs))
+    marked = [leaf.requires_grad for leaf in leaves if isinstance(leaf, torch.Tensor)]
+    needed = [number for number, is_marked in enumerate(marked) if is_marked]
 
     def gradients(call: Callable[..., Any], given: Sequence[torch.Tensor]) -> Sequence[Any]:
         inputs = [leaf.detach().clone().requires_grad_(number in needed) for number, leaf in enumerate(given)]
@@ -333,10 +335,12 @@ def judge_gradients(entry: Any, sample: Any, dtype: torch.dtype, opt_level: int 
         raise
 
 
-def cases(entry: Any, dtype: torch.dtype, most: int | None, judge_one: Judge) -> judging.Cases:
-    """Yield the cases of an entry: its first samples."""
+def cases(
+    entry: Any, dtype: torch.dtype, most: int | None, judge_one: Judge, requires_grad: bool = False
+) -> judging.Cases:
+    """Yield the cases of an entry: its first samples, with marks at what is differentiated if asked."""
     torch.manual_seed(0)
-    samples: Iterator[Any] = entry.sample_inputs("cpu", dtype, requires_grad=False)
+    samples: Iterator[Any] = entry.sample_inputs("cpu", dtype, requires_grad=requires_grad)
     for sample in itertools.islice(samples, most):
         yield functools.partial(judge_one, entry, sample, dtype)
 
@@ -378,7 +382,7 @@ def main() -> None:
             judge_one = functools.partial(
                 judge_sample, compute=Compiled(options.opt_level) if options.compile else by_reference
             )
-        return cases(entry, dtype, options.samples, judge_one)
+        return cases(entry, dtype, options.samples, judge_one, options.gradients)
 
     found = entries(dtype, options.gradients)
     subjects = {name: functools.partial(subject, entry) for name, entry in found.items()}
