@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tilewright.passes.graph.simplify_expr import SimplifyExpr
     from tilewright.passes.graph.simplify_inference import SimplifyInference
     from tilewright.passes.graph.specialize_calls import SpecializeCalls
-    from tilewright.passes.graph.walk import rewrite_graph
+    from tilewright.passes.graph.walk import rewrite_body, rewrite_graph
     from tilewright.passes.graph.widen_halves import WidenHalves
     from tilewright.passes.graph.winograd import Winograd
 
@@ -61,6 +61,7 @@ __all__ = [
     "ToGraphNormalForm",
     "WidenHalves",
     "Winograd",
+    "rewrite_body",
     "rewrite_graph",
 ]
 
