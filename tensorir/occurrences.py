@@ -199,10 +199,10 @@ def walk_to_loads(node: Node) -> Iterator[Node]:
     stack: list[Node] = [node]
     while stack:
         current = stack.pop()
-        if isinstance(current, (Stmt, BufferLoad)):
+        if type(current) is BufferLoad or isinstance(current, Stmt):
             yield current
         for part in current.parts()[::-1]:
-            if not isinstance(part, Expr) or kinds(part) & LOADS:
+            if isinstance(part, Stmt) or kinds(part) & LOADS:
                 stack.append(part)
 
 
