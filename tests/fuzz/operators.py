@@ -87,6 +87,21 @@ def cumulative(pool: Pool, op: Operator) -> gi.Expr:
     return op(x, axis=pool.axis(x), exclusive=pool.chance(30), reverse=pool.chance(30))
 
 
+@maker("cummax", "cummin")
+def running_extreme(pool: Pool, op: Operator) -> gi.Expr:
+    x = pool.numbers(least=1)
+    return op(x, axis=pool.axis(x))
+
+
+@maker("searchsorted")
+def searchsorted(pool: Pool, op: Operator) -> gi.Expr:
+    x = pool.numbers(least=1)
+    last = x.tensor_type.ndim - 1
+    rows = gi.TupleGetItem(gi.top_k(x, k=x.tensor_type.shape[last], axis=last, largest=False), 0)
+    values = pool.exactly(x.tensor_type.shape, str(x.tensor_type.dtype))
+    return op(rows, values, right=pool.chance(50))
+
+
 @maker("arange")
 def arange(pool: Pool, op: Operator) -> gi.Expr:
     if pool.symbols and pool.chance(50):

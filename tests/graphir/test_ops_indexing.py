@@ -307,7 +307,53 @@ def test_running_sums_and_products(check: Any, dtype: str, case: int) -> None:
         check("cumprod", types, attrs, lambda x: oracle(x, lambda p, q: p * q, 1), None, sizes, 2)
 
 
+RUNNING = [*(("cummax", dtype) for dtype in ("bool", *NUMBERS)), ("cummin", "bool"), ("cummin", "float32")]
+
+
+@pytest.mark.parametrize(("name", "dtype"), RUNNING)
+def test_running_extremes_and_the_last_places_of_each(check: Any, name: str, dtype: str) -> None:
+    def oracle(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        values, numbers = np.empty_like(x), np.empty(x.shape, np.int64)
+        for row, _, behind in places((x.shape[0], 1, x.shape[2])):
+            best = 0
+            for k in range(x.shape[1]):
+                a, b = x[row, k, behind], x[row, best, behind]
+                if a != a or (a >= b if name == "cummax" else a <= b):
+                    best = k
+                values[row, k, behind], numbers[row, k, behind] = x[row, best, behind], best
+        return values, numbers
+
+    sizes = ({"n": 0}, {"n": 1}, {"n": 7}) if dtype in ("float32", "bool") else ({"n": 7},)
+    draw = few_values if dtype != "bool" else lambda rng, shape, _: rng.random(shape) < 0.5
+    check(name, [((2, "n", 3), dtype)], {"axis": -2}, oracle, draw, sizes)
+
+
 # Sorting.
+
+
+@pytest.mark.parametrize(("dtype", "right"), [*((dtype, True) for dtype in NUMBERS), ("float32", False)])
+def test_places_in_sorted_rows(check: Any, dtype: str, right: bool) -> None:
+    def oracle(elements: np.ndarray, values: np.ndarray) -> np.ndarray:
+        """Counts: each element and each value are compared, and NaN is the greatest."""
+        found = np.empty(values.shape, np.int64)
+        for place in places(values.shape):
+            row = elements[place[:-1]] if elements.ndim > 1 else elements
+            value = values[place]
+            below = [a < value or (value != value and a == a) for a in row]
+            same = [a == value or (a != a and value != value) for a in row]
+            found[place] = sum(below) + (sum(same) if right else 0)
+        return found
+
+    def draw(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+        return np.sort(few_values(rng, shape, dtype), axis=-1)
+
+    attrs = {"right": right}
+    check("searchsorted", [((9,), dtype), ((3, 4), dtype)], attrs, oracle, draw)
+    if dtype == "float32":
+        sizes = ({"n": 0}, {"n": 1}, {"n": 2}, {"n": 33})
+        check("searchsorted", [((2, "n"), dtype), ((2, 5), dtype)], attrs, oracle, draw, sizes)
+        check("searchsorted", [((0,), dtype), ((5,), dtype)], attrs, oracle, draw)
+
 
 ORDERS = [*((dtype, True) for dtype in NUMBERS), ("int8", False), ("float32", False)]
 
@@ -438,6 +484,8 @@ def t(*shape: Any, dtype: str = "float32") -> gi.Var:
         (lambda: gi.scatter_elements(t(2), t(2, dtype="int64"), t(2), reduction="sum"), "expected one of none, add"),
         (lambda: gi.scatter_elements(t(2), t(2, dtype="int64"), t(3)), "updates: expected the shape of the indices"),
         (lambda: gi.top_k(t(2, 3), k=4), "k: expected at most the 3 elements along axis 1"),
+        (lambda: gi.searchsorted(t(2, 3), t(3, 3)), "values: expected rows for those of the elements, (2, m), found"),
+        (lambda: gi.searchsorted(t(), t(3)), "elements: expected at least one dimension, found"),
         (lambda: gi.cumsum(t(2, 3), axis=2), "axis: expected an axis of a tensor with 2 dimensions"),
         (lambda: gi.tril(t(2)), "x: expected at least 2 dimensions"),
         (lambda: gi.one_hot(t(2), 1.0, 0.0, depth=3), "indices: expected an integer tensor"),
