@@ -61,7 +61,7 @@ class searchsorted(Operator):
 
     def reference(self, args: Sequence[Any], attrs: SearchSortedAttrs) -> Any:
         elements, values = map(widened, args)
-        side = "right" if attrs.right else "left"
+        side: Any = "right" if attrs.right else "left"
         if elements.ndim == 1:
             return np.asarray(np.searchsorted(elements, values, side), np.int64)
         found = np.empty(values.shape, np.int64)
