@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.graphir.dims import dim_equal, format_shape
+from tilewright.graphir.dims import dim_equal
 from tilewright.graphir.op import Operator, register_operator
 from tilewright.graphir.ops.common import NUMBERS, check_dtype, compute_type, same_dtype, widened
 from tilewright.graphir.ops.loop_nests import assign, loop, nest, register
@@ -56,7 +56,7 @@ class searchsorted(Operator):
         if elements.ndim > 1:
             rows = elements.shape[:-1]
             if values.ndim != elements.ndim or not all(map(dim_equal, rows, values.shape[:-1])):
-                raise self.error(1, f"rows for those of the elements, {format_shape((*rows, 'm'))}", values)
+                raise self.error(1, f"rows for those of the elements, ({', '.join(map(str, rows))}, m)", values)
         return TensorType(values.shape, INT64)
 
     def reference(self, args: Sequence[Any], attrs: SearchSortedAttrs) -> Any:
@@ -100,7 +100,7 @@ class searchsorted(Operator):
                 )
                 return Allocate(low, Allocate(high, LetStmt(value, cast(wide, values(*place)), stmt)))
 
-            return nest(values.shape, search)
+            return nest([as_expr(size) for size in values.shape], search)
 
         return te.extern([(out.shape, out.dtype)], loops, self.__name__)
 
