@@ -50,8 +50,8 @@ def convolution(call: Call, cotangent: Expr) -> Sequence[Expr | None]:
 
 
 def spread_by_weight(g: Expr, x: Expr, w: Expr, attrs: Any) -> Expr:
-    """Return the cotangents of the data ``x`` of a convolution with the weight ``w``: those of its result, ``g``, spread
-    by the weight, without what falls on the padding. With strides the windows may end before the data do."""
+    """Return the cotangents of the data ``x`` of a convolution with the weight ``w``: those of its result, ``g``,
+    spread by the weight, without what falls on the padding. With strides the windows may end before the data do."""
     rank = len(attrs.strides)
     before = attrs.padding[:rank]
     static = all(isinstance(amount, int) for amount in before)
