@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from typing import Any
@@ -18,21 +19,21 @@ from tilewright.tensorir.dtype import INT64
 _MOST = 16
 
 
-def small_window_places(x: Expr, greatest: Expr, attrs: dict[str, Any]) -> Expr | None:
+def small_window_places(x: Expr, attrs: dict[str, Any], windows: tuple[Any, ...]) -> Expr | None:
     """Return the place of the greatest element of each window in its channel, as PyTorch chooses: the first of equal
     ones, the last NaN, and of a window of negative infinities its first element. None if windows are large, or sizes of
     the image unknown.
 
-    Each element is compared with the greatest one, not with those before: the formula grows with the window, while
-    nested comparisons would be copied into each other.
+    Each element is compared with the greatest one, not with the best of those before it: such comparisons would be
+    copied into each other.
 
     Args:
         x: the image, floats ``[batch, channels, height, width]``.
-        greatest: the greatest element of each window; NaN where one is NaN.
         attrs: those of ``nn.max_pool_indices``.
+        windows: the numbers of windows along height and width.
     """
     size, strides, before, steps = (attrs[name] for name in ("pool_size", "strides", "padding", "dilation"))
-    image, windows = shape_of(x)[2:], shape_of(greatest)[2:]
+    image = shape_of(x)[2:]
     if len(image) != 2 or math.prod(size) > _MOST or not dtype_of(x).is_float:
         return None
     if not all(isinstance(dim, int) for dim in (*image, *windows)):
@@ -50,6 +51,7 @@ def small_window_places(x: Expr, greatest: Expr, attrs: dict[str, Any]) -> Expr 
         end = tuple(start + extent for start, extent in zip(begin, reach, strict=True))
         part = get_operator("slice")(padded, begin=begin, end=end, strides=strides, axes=(2, 3))
         places.append((part, const(np.int32(begin[0] * image[1] + begin[1]))))
+    greatest = functools.reduce(get_operator("maximum"), [part for part, _ in places])
     offset: Expr = const((first - corner).astype(np.int32))
     for part, number in reversed(places):  # so that the first of equal elements has the last word
         offset = get_operator("where")(get_operator("equal")(part, greatest), number, offset)

@@ -212,7 +212,7 @@ def max_pool_with_indices(
     attrs = {**window_of(rank, size, stride, padding), "dilation": per_axis(dilation, rank), "ceil_mode": ceil_mode}
     batch, added = _batched(x, rank)
     values = _pool("nn.max_pool2d" if rank == 2 else "nn.max_pool", rank, batch, **attrs)
-    places = small_window_places(batch, values, attrs)
+    places = small_window_places(batch, attrs, tuple(shape_of(values)[2:]))
     return [_unbatched(values, added), _places(batch, added, attrs) if places is None else _unbatched(places, added)]
 
 
