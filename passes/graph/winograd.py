@@ -37,7 +37,7 @@ from tilewright.passes.base import FunctionPass
 from tilewright.passes.config import register_config_option
 from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import function_pass
-from tilewright.passes.graph.walk import is_primitive, rewrite_graph
+from tilewright.passes.graph.walk import is_primitive, rewrite_body
 from tilewright.passes.properties import BLOCKED_LAYOUTS, FOLDED, TYPED, UNGROUPED
 from tilewright.passes.registry import register_pass
 
@@ -78,7 +78,7 @@ class Winograd(FunctionPass):
                 ctx.remark(f"no Winograd: {reason}", "missed", summary(node))
             return node
 
-        return func.with_body(rewrite_graph(func.body, change))
+        return rewrite_body(func, change)
 
 
 def _unfit(node: Call) -> str | None:

@@ -38,7 +38,7 @@ from tilewright.graphir.printer import summary
 from tilewright.passes.base import FunctionPass
 from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import function_pass
-from tilewright.passes.graph.walk import is_primitive, rewrite_graph
+from tilewright.passes.graph.walk import is_primitive, rewrite_body
 from tilewright.passes.graph.winograd import WinogradConfig
 from tilewright.passes.properties import FOLDED, PLAIN_LAYOUTS, TYPED, UNGROUPED
 from tilewright.passes.registry import register_pass
@@ -59,7 +59,7 @@ class WinogradWindows(FunctionPass):
         if is_primitive(func):
             return func
         change = functools.partial(_changed, ctx=ctx, config=ctx.get_config("graphir.Winograd"))
-        return func.with_body(rewrite_graph(func.body, change))
+        return rewrite_body(func, change)
 
 
 def _changed(node: Expr, ctx: PassContext, config: WinogradConfig) -> Expr:
