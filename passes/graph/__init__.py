@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from tilewright.passes.graph.walk import rewrite_body, rewrite_graph
     from tilewright.passes.graph.widen_halves import WidenHalves
     from tilewright.passes.graph.winograd import Winograd
+    from tilewright.passes.graph.winograd_windows import WinogradWindows
 
 __all__ = [
     "AlterOpLayout",
@@ -61,6 +62,7 @@ __all__ = [
     "ToGraphNormalForm",
     "WidenHalves",
     "Winograd",
+    "WinogradWindows",
     "rewrite_body",
     "rewrite_graph",
 ]
