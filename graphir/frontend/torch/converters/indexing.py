@@ -12,7 +12,8 @@ from tilewright.graphir.frontend.torch.converters.shapes import strided_places
 from tilewright.graphir.frontend.torch.node import Node, cast_to, dtype_of, reshaped, shape_of
 from tilewright.graphir.frontend.torch.registry import converter
 from tilewright.graphir.op import get_operator
-from tilewright.graphir.ops.calls import add, multiply, reshape, squeeze, take, transpose, where
+from tilewright.graphir.ops.calls import add, multiply, reshape, squeeze, subtract, sum, take, transpose, where
+from tilewright.graphir.runtime_sizes import with_runtime_size
 from tilewright.tensorir.dtype import INT64
 
 _ADD = "add"
@@ -132,6 +133,21 @@ def _lowest(dtype: Any, least: bool) -> Any:
         return float("-inf") if least else float("inf")
     bits = dtype.bits - dtype.is_int
     return (-(1 << bits) if dtype.is_int else 0) if least else (1 << bits) - 1
+
+
+@converter("aten.repeat_interleave.Tensor")
+def numbers_repeated(node: Node, repeats: Expr, output_size: Any) -> Expr:
+    """Return each number from 0 on as often as its element of ``repeats`` says: how many other numbers have begun."""
+    counts = cast_to(repeats, INT64)
+    starts = get_operator("slice")(subtract(get_operator("cumsum")(counts, axis=0), counts), begin=(1,), end=(None,))
+    ones = get_operator("ones_like")(starts)
+
+    def numbers(total: Dim) -> Expr:
+        empty = get_operator("zeros")(shape=(total,), dtype=INT64)  # what begins behind its end is left out
+        begun = get_operator("scatter_elements")(empty, starts, ones, axis=0, reduction="add")
+        return cast_to(get_operator("cumsum")(begun, axis=0), node.dtype)
+
+    return with_runtime_size(sum(counts), numbers) if output_size is None else numbers(output_size)
 
 
 # Slices that are replaced.

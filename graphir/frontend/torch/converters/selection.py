@@ -124,6 +124,12 @@ def distinct(node: Node, x: Expr, sorted: bool, return_inverse: bool, return_cou
     return [values, *_wanted((reshaped(inverse, shape_of(x)), return_inverse), (counts, return_counts))]
 
 
+@converter("aten._unique.default")
+def distinct_uncounted(node: Node, x: Expr, sorted: bool, return_inverse: bool) -> list[Expr]:
+    """Return the distinct elements in order, and for each element the number of its value."""
+    return distinct(node, x, sorted, return_inverse, False)[:2]
+
+
 def _wanted(*results: tuple[Expr, bool]) -> list[Expr]:
     """Return results; those that are not asked for are empty."""
     return [found if asked else get_operator("zeros")(shape=(0,), dtype=INT64) for found, asked in results]
@@ -215,44 +221,3 @@ def _bounds(node: Node, x: Expr, low: float, high: float) -> tuple[Expr, Expr]:
     same = get_operator("equal")(first, last)
     one = node.tensor(1.0, dtype)
     return where(same, subtract(first, one), first), where(same, add(last, one), last)
-
-
-# Sums over lists of rows.
-
-
-@converter("aten._embedding_bag_forward_only.default", "aten._embedding_bag.default")
-def embedding_bag(
-    node: Node,
-    weight: Expr,
-    indices: Expr,
-    offsets: Expr,
-    scale_grad_by_freq: bool,
-    mode: int,
-    sparse: bool,
-    per_sample_weights: Expr | None,
-    include_last_offset: bool,
-    padding_idx: int,
-) -> list[Expr]:
-    """Return sums or means of rows of a table, for lists of rows; the results behind are only for gradients."""
-    if mode not in (0, 1) or (include_last_offset and not isinstance(shape_of(offsets)[0], int)):
-        raise node.unsupported("the maximum of rows")
-    dtype = dtype_of(weight)
-    count = node.result(0).shape[0]
-    starts = get_operator("slice")(offsets, begin=(0,), end=(count,), axes=(0,)) if include_last_offset else offsets
-    places = get_operator("arange")(start=0, stop=shape_of(indices)[0], step=1, dtype=dtype_of(offsets))
-    begun = get_operator("less_equal")(reshape(starts, newshape=(1, count)), reshape(places, newshape=(-1, 1)))
-    bag = subtract(sum(cast_to(begun, INT64), axis=(1,)), 1)
-    rows = take(weight, indices, axis=0)
-    counted = get_operator("full")(shape=shape_of(indices), fill=1.0, dtype=dtype)
-    if padding_idx >= 0:
-        counted = cast_to(get_operator("not_equal")(indices, padding_idx), dtype)
-    scale = counted if per_sample_weights is None else multiply(counted, cast_to(per_sample_weights, dtype))
-    rows = multiply(rows, reshape(scale, newshape=(-1, 1)))
-    empty = get_operator("zeros")(shape=node.result(0).shape, dtype=dtype)
-    total = get_operator("scatter_nd")(empty, reshape(bag, newshape=(-1, 1)), rows, reduction="add")
-    if mode == 1:
-        none = get_operator("zeros")(shape=(count,), dtype=dtype)
-        number = get_operator("scatter_elements")(none, bag, counted, axis=0, reduction="add")
-        total = divide(total, reshape(get_operator("maximum")(number, 1.0), newshape=(-1, 1)))
-    others = [get_operator("zeros")(shape=node.result(n).shape, dtype=node.result(n).dtype) for n in (1, 2, 3)]
-    return [total, *others]
