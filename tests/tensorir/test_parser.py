@@ -298,7 +298,7 @@ PROGRAM = """primfunc @f(A: Buffer[(n, 4), float32], n: int64) {
         ("range(n)", "range(`\\q`)", "Invalid .escape", "`\\q`"),
         ("A[i, 0] = 1.0", "block b(v: float32 spatial(4) = 1.0) { }", "takes an integer or bool", "4"),
         ("n: int64", "n: int64, n: int64", "two parameters are named n", "n"),
-        ("= 1.0", "= exp(1.0, mode=2)", "unknown argument mode; expected dtype", "2"),
+        ("= 1.0", "= exp(1.0, mode=int32)", "unknown argument mode; expected dtype", "mode=int32"),
         ("= 1.0", "= select(True, 1.0)", "select: expected 3 arguments, found 2", "select(True, 1.0)"),
         ("= 1.0", "= choose(i)", "choose: expected at least 2 arguments, found 1", "choose(i)"),
         ("= 1.0", "= float32(1.0, 2.0)", "float32: expected 1 argument, found 2", "float32(1.0, 2.0)"),
