@@ -42,7 +42,7 @@ from tilewright.graphir.gradient import register_composition, register_gradient
         (lambda x: gi.nn.avg_pool(x, (2,), layout="NCW2c"), [(1, 2, 5, 2)], "no gradient of a tensor in layout NCW2c"),
         (lambda x: gi.nn.lp_pool(x, (2,), ceil_mode=True), [(1, 2, 5)], "windows over 1 dimensions with ceil_mode"),
         (
-            lambda x, w: gi.nn.dense(x, w, weight_layout="OI2o"),
+            lambda x, w: gi.nn.dense(x, w, 6, weight_layout="OI2o"),
             [(3, 4), (3, 4, 2)],
             "no gradient of a weight in layout OI2o",
         ),
