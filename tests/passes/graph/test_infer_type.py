@@ -57,7 +57,10 @@ def test_an_undeclared_recursive_function_is_an_error():
         (lambda x: gi.Call(gi.GlobalVar("g"), [x]), "no function @g"),
         (lambda x: gi.Call("tanh", [x], type=gi.TensorType((9,))), "declared as"),
         (lambda x: gi.Call(gi.GlobalVar("main"), [x, x], type=x.type), "expected 1 arguments, found 2"),
-        (lambda x: gi.Call(gi.Function([x], x), [x], type=gi.TensorType((9,))), r"is declared as .*\(9,\).*, but is .*\(4,\)"),
+        (
+            lambda x: gi.Call(gi.Function([x], x), [x], type=gi.TensorType((9,))),
+            r"is declared as .*\(9,\).*, but is .*\(4,\)",
+        ),
         (lambda x: gi.Call(gi.var("f"), [x]), "free variable %f has no type"),
     ],
 )
