@@ -60,3 +60,42 @@ def test_products_of_matrices_from_either_side() -> None:
     matrix = np.arange(12, dtype=np.float32).reshape(4, 3)
     np.testing.assert_array_equal(computed(lambda x: x @ gi.const(matrix), FLOATS), FLOATS @ matrix)
     np.testing.assert_array_equal(computed(lambda x: matrix.T @ x, FLOATS), matrix.T @ FLOATS)
+
+
+MATRIX = np.array([[3.0, -1.0, 4.0], [1.0, 5.0, -9.0]], np.float32)
+
+
+@pytest.mark.parametrize("name", ["sum", "mean", "max", "min", "prod", "argmax", "argmin"])
+@pytest.mark.parametrize(("axis", "keepdims"), [(None, False), (1, False), (0, True)])
+def test_methods_that_reduce(name: str, axis: int | None, keepdims: bool) -> None:
+    found = computed(lambda x: getattr(x, name)(axis, keepdims), MATRIX)
+    np.testing.assert_allclose(found, getattr(np, name)(MATRIX, axis=axis, keepdims=keepdims), rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["any", "all"])
+@pytest.mark.parametrize("axis", [None, 0, 1])
+def test_methods_that_reduce_flags(name: str, axis: int | None) -> None:
+    flags = MATRIX > 0
+    np.testing.assert_array_equal(computed(lambda x: getattr(x, name)(axis), flags), getattr(flags, name)(axis))
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        lambda x: x.T,
+        lambda x: x.reshape(3, 2),
+        lambda x: x.reshape((6,)),
+        lambda x: x.transpose(1, 0),
+        lambda x: x.transpose((1, 0)),
+        lambda x: x.transpose(),
+        lambda x: x.clip(-1, 2),
+        lambda x: x.astype("int32"),
+        lambda x: x.reshape(1, 2, 3).squeeze(0),
+        lambda x: x.reshape(1, 2, 3).squeeze(),
+    ],
+)
+def test_methods_are_those_of_arrays(method: Callable[[Any], Any]) -> None:
+    expected = method(MATRIX)
+    found = computed(method, MATRIX)
+    assert found.dtype == expected.dtype
+    np.testing.assert_array_equal(found, expected)
