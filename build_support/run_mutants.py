@@ -38,14 +38,12 @@ import coverage
 import mutants
 import pytest
 from accelerated import package_folders
+from coverage_rates import OPTIONAL
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "build" / "mutants"
 MEASURED = ROOT / "build" / "coverage" / "data"
 ROOMS = ("tensorir", "graphir", "passes", "codegen", "runtime")
-
-#: Modules whose tests need an extra.
-OPTIONAL = ("graphir/frontend/torch/", "runtime/torch/")
 
 #: Test files that are tried for a source file, at most.
 MOST_FILES = 4
