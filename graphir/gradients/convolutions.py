@@ -41,7 +41,7 @@ def convolution(call: Call, cotangent: Expr) -> Sequence[Expr | None]:
     window = w.shape[2:]
     if not all(isinstance(size, int) for size in window):
         raise unsupported(call, f"a window of {' x '.join(map(str, window))}")
-    by_data = _by_data(g, x, w, attrs)
+    by_data = spread_by_weight(g, x, w, attrs)
     by_weight = window_products(g, x, attrs, attrs.padding[:rank], [int(size) for size in window])  # type: ignore[arg-type]
     return [
         to_layout(reshaped(by_data, x.shape), plain[0], layouts[0]),
@@ -49,9 +49,9 @@ def convolution(call: Call, cotangent: Expr) -> Sequence[Expr | None]:
     ]
 
 
-def _by_data(g: Expr, x: Expr, w: Expr, attrs: Any) -> Expr:
-    """Spread the cotangents by the weight, and cut off what falls on the padding. With strides the windows may end
-    before the data do."""
+def spread_by_weight(g: Expr, x: Expr, w: Expr, attrs: Any) -> Expr:
+    """Return the cotangents of the data ``x`` of a convolution with the weight ``w``: those of its result, ``g``,
+    spread by the weight, without what falls on the padding. With strides the windows may end before the data do."""
     rank = len(attrs.strides)
     before = attrs.padding[:rank]
     static = all(isinstance(amount, int) for amount in before)

@@ -84,7 +84,7 @@ class _Inference:
     def undeclared(self, function: Function) -> list[GlobalVar]:
         """Return the called functions whose type is known only after inference."""
         found: dict[str, GlobalVar] = {}
-        for node in post_order(function.body):
+        for node in post_order(function):
             callee = node.op if isinstance(node, Call) else node
             if not isinstance(callee, GlobalVar) or callee.name in self.inferred or callee not in self.mod:
                 continue
@@ -157,7 +157,7 @@ class _Inference:
             signature = self.type_of(op)
             if signature is None:
                 return node if node.type is not None and not changed else self.untyped(op)
-            if op.type is None or op.type != signature:
+            if op.type != signature:
                 op, changed = GlobalVar(op.name, signature), True
         elif changed:
             op, parts = parts[0], parts[1:]

@@ -9,7 +9,11 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: make torch")
 
+from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
 from torch.nn import functional as F  # noqa: E402, N812 - everybody calls it so
+
+from tilewright.graphir.frontend.torch.graphs import from_graph  # noqa: E402
+from tilewright.graphir.visitor import call_nodes  # noqa: E402
 
 IMAGES = (2, 3, 7, 9)
 VOLUME = (2, 3, 5, 6, 7)
@@ -55,6 +59,24 @@ def test_average_pooling_in_three_dimensions() -> None:
 @pytest.mark.parametrize("pool", ["adaptive_avg_pool2d", "adaptive_max_pool2d"])
 def test_pooling_to_a_size(pool: str) -> None:
     agree(lambda x: getattr(F, pool)(x, (3, 4)), IMAGES)
+
+
+@pytest.mark.parametrize("options", [{"padding": 1}, {"padding": 2, "stride": 2, "dilation": 2}], ids=str)
+def test_convolution(options: dict[str, Any]) -> None:
+    agree(lambda x, w: F.conv2d(x, w, **options), (2, 4, 9, 8), (6, 4, 3, 3))
+
+
+def test_no_gradients_of_padding_are_computed() -> None:
+    x, weight, grad = torch.randn(2, 4, 9, 8), torch.randn(6, 4, 3, 3), torch.randn(2, 6, 9, 8)
+
+    def of_data(grad: Any, x: Any, weight: Any) -> Any:
+        backward = torch.ops.aten.convolution_backward
+        return backward(grad, x, weight, None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1, (True, False, False))[0]
+
+    made = from_graph(make_fx(of_data)(grad, x, weight).graph, {}).module
+    assert made is not None
+    (spread,) = [call for call in call_nodes(made["main"].body) if call.op.name == "nn.conv_transpose"]
+    assert spread.shape == x.shape
 
 
 @pytest.mark.parametrize("groups", [1, 3])

@@ -28,7 +28,7 @@ from tilewright.tensorir import tensor as te
 from tilewright.tensorir.expr import Var
 from tilewright.tensorir.functor import walk
 from tilewright.tensorir.schedule import Schedule
-from tilewright.tensorir.stmt import Block, BufferStore
+from tilewright.tensorir.stmt import Block, BufferStore, PrimFunc
 
 RNG = np.random.default_rng(7)
 
@@ -167,6 +167,38 @@ def test_function_of_two_results_is_not_computed_row_by_row() -> None:
     k = te.reduce_axis(40, "k")
     total = te.compute((4,), lambda i: te.sum(x[i, k], axis=k), name="total")
     assert not rows_fit([x], total, te.compute((4,), lambda i: total[i] + 1.0, name="out"))
+
+
+def channel_products(shape: tuple[int, ...], dtype: str = "float32", shared: bool = False) -> PrimFunc:
+    """Sum the products of two images for each channel; with ``shared``, those of one image and one map for all."""
+    n, channels, places = shape
+    x, y = te.placeholder(shape, dtype, name="x"), te.placeholder((n, places) if shared else shape, dtype, name="y")
+    k, p = te.reduce_axis(n, "k"), te.reduce_axis(places, "p")
+    total = te.compute(
+        (channels,), lambda c: te.sum(x[k, c, p] * (y[k, p] if shared else y[k, c, p]), axis=[k, p]), name="total"
+    )
+    return te.create_prim_func("products", [x, y], [total])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32"])
+@pytest.mark.parametrize("shape", [(1, 1, 1), (2, 3, 7), (3, 2, 49), (2, 5, 130)])
+def test_sums_of_products_of_own_elements_equal_numpy(shape: tuple[int, ...], dtype: str) -> None:
+    func, _ = scheduled(channel_products(shape, dtype))
+    x, y = (RNG.integers(-9, 9, shape).astype(dtype) for _ in range(2))
+    found = np.zeros(shape[1], dtype)
+    interpret(func, x, y, found)
+    np.testing.assert_array_equal(found, (x.astype("f8") * y).sum(axis=(0, 2)))
+
+
+def test_sums_of_products_of_own_elements_are_vectors_along_rows() -> None:
+    func, ctx = scheduled(channel_products((2, 3, 49)))
+    assert any("plan of rows" in remark.message for remark in ctx.remarks)
+    assert {"vectorized", "unrolled"} <= loop_kinds(func)
+
+
+def test_sums_of_products_of_shared_elements_are_left_to_other_rules() -> None:
+    _, ctx = scheduled(channel_products((2, 3, 49), shared=True))
+    assert not any("plan of rows" in remark.message for remark in ctx.remarks)
 
 
 def reducing_block(shape: tuple[int, ...], index: Callable[..., Any]) -> Block:

@@ -12,6 +12,7 @@ from tilewright.graphir.frontend.runtime_sizes import as_number
 from tilewright.graphir.frontend.torch.converters.windows import CONVOLUTIONS, per_axis
 from tilewright.graphir.frontend.torch.node import Node, cast_to, dtype_of, reshaped, shape_of
 from tilewright.graphir.frontend.torch.registry import converter
+from tilewright.graphir.gradients.convolutions import spread_by_weight
 from tilewright.graphir.op import get_operator
 from tilewright.graphir.ops.calls import (
     concatenate,
@@ -19,7 +20,6 @@ from tilewright.graphir.ops.calls import (
     expand_dims,
     matmul,
     multiply,
-    pad,
     reshape,
     subtract,
     sum,
@@ -61,33 +61,16 @@ def convolution_backward(
                 grad, weight, strides=steps, padding=margins * 2, dilation=distances, groups=groups
             )
         else:
-            results[0] = _of_data(grad, x, weight, steps, margins, distances, groups)
+            attrs = get_operator(CONVOLUTIONS[rank]).Attrs(
+                strides=steps, padding=margins, dilation=distances, groups=groups
+            )
+            results[0] = reshaped(spread_by_weight(grad, x, weight, attrs), shape_of(x))
     if output_mask[1]:
         spread, data = (x, grad) if transposed else (grad, x)
         results[1] = _of_weight(spread, data, steps, margins, distances, groups, window)
     if output_mask[2]:
         results[2] = sum(grad, axis=(0, *range(2, 2 + rank)))
     return results
-
-
-def _of_data(
-    grad: Expr,
-    x: Expr,
-    weight: Expr,
-    steps: Sequence[int],
-    margins: Sequence[int],
-    distances: Sequence[int],
-    groups: int,
-) -> Expr:
-    """Spread the gradients by the weight: a transposed convolution, which may end before the data do."""
-    made = get_operator("nn.conv_transpose")(
-        grad, weight, strides=tuple(steps), padding=(0,) * len(steps), dilation=tuple(distances), groups=groups
-    )
-    widths = [(0, 0), (0, 0)]
-    for n, margin in enumerate(margins):
-        found, wanted = shape_of(made)[2 + n], shape_of(x)[2 + n]
-        widths.append((-margin, wanted - found + margin))  # type: ignore[arg-type]
-    return reshaped(pad(made, pad_width=widths), shape_of(x))
 
 
 def _of_weight(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tilewright.graphir.dims import simplify
-from tilewright.graphir.expr import Expr
+from tilewright.graphir.expr import Expr, TupleGetItem
 from tilewright.graphir.frontend.runtime_sizes import as_number
 from tilewright.graphir.frontend.torch.converters.indexing import ordered
 from tilewright.graphir.frontend.torch.node import Node, cast_to, dtype_of, reshaped, shape_of
@@ -15,7 +15,6 @@ from tilewright.graphir.op import get_operator
 from tilewright.graphir.ops.calls import (
     add,
     divide,
-    expand_dims,
     logical_not,
     multiply,
     reshape,
@@ -83,50 +82,36 @@ def _median(x: Expr, axis: int, skips_nan: bool) -> list[Expr]:
 
 @converter("aten.mode.default")
 def mode(node: Node, x: Expr, dim: int, keepdim: bool) -> list[Expr]:
-    """Return the most frequent element along an axis, the least of several, and its last place. Each element is
-    compared with each."""
+    """Return the most frequent element along an axis, the least of several, and its last place: the end of the first of
+    the longest runs of equal elements in order."""
     row = _row(x)
     axis = node.axis(dim, len(shape_of(row)))
-    same = get_operator("equal")(expand_dims(row, axis=axis + 1), expand_dims(row, axis=axis))
-    counts = sum(cast_to(same, INT64), axis=(axis + 1,))
-    often = get_operator("equal")(counts, get_operator("max")(counts, axis=(axis,), keepdims=True))
-    values, _ = ordered(row, shape_of(row)[axis], axis, largest=True)
-    greatest = get_operator("slice")(values, begin=(0,), end=(1,), axes=(axis,))
-    least = get_operator("min")(where(often, row, greatest), axis=(axis,), keepdims=True)
-    place = get_operator("argmax")(
-        cast_to(get_operator("equal")(row, least), INT64), axis=axis, keepdims=True, select_last_index=True
+    extent = shape_of(row)[axis]
+    values, _ = ordered(row, extent, axis, largest=False)
+    numbers = reshape(
+        get_operator("arange")(start=0, stop=extent, step=1, dtype=INT64),
+        newshape=(extent, *(1,) * (len(shape_of(row)) - axis - 1)),
     )
-    return _without_axis(x, [least, place], axis, keepdim)
+    # An element that is equal to the one before belongs to its run; the first one has none before.
+    before = take(values, get_operator("maximum")(subtract(reshape(numbers, newshape=(-1,)), 1), 0), axis=axis)
+    begins = where(get_operator("equal")(values, before), 0, numbers)
+    begin = TupleGetItem(get_operator("cummax")(begins, axis=axis), 0)
+    longest = get_operator("argmax")(subtract(numbers, begin), axis=axis, keepdims=True)
+    often = get_operator("gather_elements")(values, longest, axis=axis)
+    place = get_operator("argmax")(
+        cast_to(get_operator("equal")(row, often), INT64), axis=axis, keepdims=True, select_last_index=True
+    )
+    return _without_axis(x, [often, place], axis, keepdim)
 
 
 @converter("aten.cummax.default", "aten.cummin.default")
 def running_extreme(node: Node, x: Expr, dim: int) -> list[Expr]:
-    """Return the greatest or the least element so far along an axis, and its last place. Each element is compared with
-    all before it."""
+    """Return the greatest or the least element so far along an axis, and its last place."""
     if not shape_of(x):
         return [x, get_operator("zeros")(shape=(), dtype=INT64)]
-    axis = node.axis(dim, len(shape_of(x)))
-    extent = shape_of(x)[axis]
-    is_greatest = node.label.startswith("aten.cummax")
-    behind = len(shape_of(x)) - axis - 1
-    places = get_operator("arange")(start=0, stop=extent, step=1, dtype=INT64)
-    column = reshape(places, newshape=(extent, 1, *(1,) * behind))
-    seen = get_operator("less_equal")(reshape(places, newshape=(extent, *(1,) * behind)), column)
-    first = get_operator("slice")(x, begin=(0,), end=(1,), axes=(axis,))
-    # In place of an element that is not seen stands the first one, which always is.
-    candidates = where(seen, expand_dims(x, axis=axis), expand_dims(first, axis=axis))
-    number = where(seen, reshape(places, newshape=(extent, *(1,) * behind)), 0)
-    dtype = dtype_of(x)
-    wide = cast_to(candidates, INT64) if dtype.is_bool else candidates
-    best = get_operator("max" if is_greatest else "min")(wide, axis=(axis + 1,))
-    hits = get_operator("equal")(wide, expand_dims(best, axis=axis + 1))
-    if dtype.is_float:
-        both = get_operator("logical_and")(
-            get_operator("isnan")(wide), get_operator("isnan")(expand_dims(best, axis=axis + 1))
-        )
-        hits = get_operator("logical_or")(hits, both)
-    last = get_operator("max")(where(hits, number, 0), axis=(axis + 1,))
-    return [cast_to(best, dtype), last]
+    name = "cummax" if node.label.startswith("aten.cummax") else "cummin"
+    found = get_operator(name)(x, axis=node.axis(dim, len(shape_of(x))))
+    return [TupleGetItem(found, 0), TupleGetItem(found, 1)]
 
 
 # Distinct elements.
