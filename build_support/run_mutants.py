@@ -38,14 +38,12 @@ import coverage
 import mutants
 import pytest
 from accelerated import package_folders
+from coverage_rates import OPTIONAL
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "build" / "mutants"
 MEASURED = ROOT / "build" / "coverage" / "data"
 ROOMS = ("tensorir", "graphir", "passes", "codegen", "runtime")
-
-#: Modules whose tests need an extra.
-OPTIONAL = ("graphir/frontend/torch/", "runtime/torch/")
 
 #: Test files that are tried for a source file, at most.
 MOST_FILES = 4
@@ -142,7 +140,7 @@ def test_files(file: str) -> list[str]:
 
 def _files_that_run(file: str) -> list[str]:
     """Return few test files that together run all the lines of ``file`` that tests run, as ``make coverage`` saw them:
-    of the remaining ones always that with the most lines that no earlier one runs, of equal ones the narrowest."""
+    always that with the most lines that no earlier one runs, but half of them from those that are meant for it."""
     data = coverage.CoverageData(basename=str(MEASURED))
     data.read()
     measured = next((name for name in data.measured_files() if name.endswith(f"/{file}")), None)
@@ -151,9 +149,10 @@ def _files_that_run(file: str) -> list[str]:
         for name in filter(None, names):
             lines_of[name].add(line)
     missing, chosen = set().union(*lines_of.values()), list[str]()
-    stem = Path(file).stem
+    meant = {name: (_is_meant(file, ROOT / name), _nearness(file, Path(name))) for name in lines_of}
     while lines_of and len(chosen) < MOST_FILES:
-        best = max(lines_of, key=lambda name: (f"test_{stem}" in name, len(lines_of[name] & missing), name))
+        first = len(chosen) < MOST_FILES // 2
+        best = max(lines_of, key=lambda name: (first and meant[name], len(lines_of[name] & missing), name))
         missing -= lines_of.pop(best)
         chosen.append(best)
         if not missing:
@@ -161,20 +160,31 @@ def _files_that_run(file: str) -> list[str]:
     return chosen
 
 
+def _is_meant(file: str, test: Path) -> bool:
+    """Return whether a test file has the name of a source file, or imports it."""
+    module = "tilewright." + file.removesuffix(".py").replace("/", ".")
+    room, _, stem = module.rpartition(".")
+    imported = re.compile(rf"\b{re.escape(module)}\b|from {re.escape(room)} import .*\b{stem}\b")
+    return test.stem == f"test_{stem.strip('_')}" or bool(imported.search(test.read_text(encoding="utf-8")))
+
+
+def _nearness(file: str, test: Path) -> int:
+    """Return how many folders around a test file, within ``tests``, are those around a source file."""
+    both = zip(test.parent.parts[1:], Path(file).parent.parts, strict=False)
+    return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], both))
+
+
 def _files_by_name(file: str) -> list[str]:
     """Return the test files that are likely to test ``file``, most likely first: its name, imports, folder."""
     stem, folder = Path(file).stem.strip("_"), Path(file).parent
-    module = "tilewright." + file.removesuffix(".py").replace("/", ".")
-    imported = re.compile(rf"\b{re.escape(module)}\b|from {re.escape(module.rpartition('.')[0])} import .*\b{stem}\b")
     words = set(stem.split("_"))
     ranked = []
     for path in sorted((ROOT / "tests").rglob("test_*.py")):
         name = path.relative_to(ROOT)
-        both = zip(name.parent.parts[1:], folder.parts, strict=False)
-        near = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], both))
-        score = 6 * (path.stem == f"test_{stem}") + 4 * bool(imported.search(path.read_text(encoding="utf-8")))
-        score += 2 * len(words & set(path.stem.split("_"))) / len(words) + near / len(folder.parts)
-        if near or score >= 4:
+        near = _nearness(file, name)
+        score = 6 * _is_meant(file, path) + 2 * len(words & set(path.stem.split("_"))) / len(words)
+        score += near / len(folder.parts)
+        if near or score >= 6:
             ranked.append((-score, name.as_posix()))
     return [name for _, name in sorted(ranked)[:MOST_FILES]]
 

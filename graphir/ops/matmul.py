@@ -145,7 +145,7 @@ class gemm(Operator):
         product = get_operator("matmul").infer_type([a, b], MatmulAttrs())
         assert isinstance(product, TensorType)
         if len(args) == 3:
-            shape = broadcast_shapes(self, [product, args[2]])
+            shape = broadcast_shapes(self, [product, TensorType((1,)), args[2]])  # errors name argument 2
             fits = len(shape) == 2 and all(map(dim_equal, shape, product.shape))
             if not fits:
                 raise self.error(2, f"a shape that broadcasts to {format_shape(product.shape)}", args[2])

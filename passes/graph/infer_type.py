@@ -157,7 +157,7 @@ class _Inference:
             signature = self.type_of(op)
             if signature is None:
                 return node if node.type is not None and not changed else self.untyped(op)
-            if op.type is None or op.type != signature:
+            if op.type != signature:
                 op, changed = GlobalVar(op.name, signature), True
         elif changed:
             op, parts = parts[0], parts[1:]

@@ -30,8 +30,6 @@ def transform_layout(
     block = state.block(ref)
     if state.is_parameter(buffer):
         state.fail(f"cannot {what}: it is a parameter of the function", block)
-    if len(index_map.variables) != buffer.ndim:
-        state.fail(f"cannot {what}: the map takes {len(index_map.variables)} indices, the buffer has {buffer.ndim}")
     shape = _new_shape(state, buffer, index_map, block, what)
     new = Buffer(buffer.name, shape, buffer.dtype, buffer.scope, (), buffer.alignment)
     analyzer = state.analyzer()

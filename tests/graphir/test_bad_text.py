@@ -39,6 +39,11 @@ def main(body: str, params: str = "%x: Tensor[(2,), float32]", attrs: str = "") 
         ('def @main() { const#0 } const#0: Tensor[(2,), float32] base64 = "\\q"', "escape"),
         ('def @main() { const#0 } const#0: Tensor[(1099511627776,), float32] base64 = "AAAA"', "not the data"),
         ("\0", "unexpected character"),
+        ("def @f() { int8(1) } def @f() { int8(1) }", "two functions named @f"),
+        (
+            'def @main() { const#0 } const#0: Tensor[(n,), float32] base64 = "AAAA"',
+            "expected the type of a tensor of static",
+        ),
     ],
 )
 def test_text_that_is_no_module_is_shown(text: str, message: str) -> None:

@@ -7,6 +7,8 @@ import pytest
 
 from tilewright import graphir as gi
 from tilewright.tensorir.errors import InputError, TilewrightError, VerifyError
+from tilewright.tensorir.expr import Buffer
+from tilewright.tensorir.stmt import BufferStore, PrimFunc
 
 X = gi.var("x", shape=("n",))
 VALUES = np.linspace(-1, 2, 5, dtype=np.float32)
@@ -78,6 +80,38 @@ def test_float64_computes_all_floats_in_float64():
 def test_wrong_inputs_are_named(inputs: list, message: str):
     with pytest.raises(InputError, match=message):
         gi.evaluate(gi.Function([X], X), *inputs)
+
+
+def test_inputs_are_given_once_by_their_names_and_in_their_sizes():
+    y = gi.var("y", shape=(3,))
+    function = gi.Function([y], y)
+    for named, message in [
+        ({"x": VALUES}, "input 'x' is unknown: y"),
+        ({"y": VALUES}, r"input 'y': expected Tensor\[\(3,\), float32\], found shape \(5,\)"),
+    ]:
+        with pytest.raises(InputError, match=message):
+            gi.evaluate(function, **named)
+    with pytest.raises(InputError, match="input 'y' is given twice: y"):
+        gi.evaluate(function, VALUES[:3], y=VALUES[:3])
+
+
+def test_what_is_called_is_a_function_of_the_graph():
+    y = gi.var("y", shape=(3,))
+    buffer = Buffer("b", (3,))
+    loops = PrimFunc("loops", (buffer,), BufferStore(buffer, 0.0, (0,)))
+    for op, functions, message in [
+        (gi.GlobalVar("f"), {}, "function @f is called, but no module defines it"),
+        (gi.GlobalVar("loops"), {"loops": loops}, "@loops is a loop-level function; run it with tensorir.interpret"),
+        (y, {}, "%y.* is called, but is no function"),
+    ]:
+        main = gi.Function([y], gi.Call(op, [y], type=y.type))
+        with pytest.raises(VerifyError, match=message):
+            gi.evaluate(gi.IRModule({"main": main, **functions}), VALUES[:3])
+    with pytest.raises(InputError, match="main: expected a graph-level function; run a loop-level one with"):
+        gi.evaluate(gi.IRModule({"main": loops}))
+    f = gi.Function([y], y)
+    with pytest.raises(VerifyError, match="a function of 1 parameters is called with 2 arguments"):
+        gi.evaluate(gi.Function([y], gi.Call(f, [y, y], type=y.type)), VALUES[:3])
 
 
 def test_an_error_in_a_reference_names_the_call():

@@ -58,6 +58,24 @@ def test_variables_of_one_name_are_told_apart():
     assert "%x_1" in str(gi.IRModule({"main": gi.Function([first, second], first + second)}))
 
 
+@pytest.mark.parametrize(
+    ("value", "dtype", "text"),
+    [
+        (2**60 + 1, "int64", "int64(1152921504606846977)"),
+        (True, "bool", "bool(True)"),
+        (0.5, "float16", "float16(0.5)"),
+        ([1, 2], "uint8", "const(uint8, [1, 2])"),
+        ([[True], [False]], "bool", "const(bool, [[True], [False]])"),
+        ([[1, 2, 3], [4, 5, 6]], "float64", "const(float64, [[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])"),
+        ([], "int32", "const(int32, [])"),
+        (range(8), "int8", "const(int8, [0, 1, 2, 3, 4, 5, 6, 7])"),
+    ],
+)
+def test_a_small_constant_is_written_where_it_is_used(value, dtype, text):
+    constant = gi.const(np.array(value, dtype))
+    assert lines(gi.IRModule({"main": gi.Function([], gi.Tuple([constant]))}))[1].startswith(f"%0 = ({text},)")
+
+
 def test_large_constants_are_described_below_the_functions():
     x = gi.var("x", shape=(100,))
     module = gi.IRModule({"main": gi.Function([x], x + gi.const(np.ones(100, np.float32)))})

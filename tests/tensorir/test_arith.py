@@ -189,6 +189,8 @@ def test_symbolic_division_needs_a_positive_divisor():
         N % 4 <= N,
         compare("ne", I, N),
         (I < N) & (I >= 0),
+        Select(FLAG, I, I + 1) >= I,
+        Select(FLAG, I, N) <= N,
     ],
     ids=str,
 )
@@ -200,6 +202,16 @@ def test_prove(analyzer, condition):
 @pytest.mark.parametrize("condition", [I < N - 1, X < N, I * 2 < N, N // 4 * 4 >= N, compare("eq", X % 2, 0)], ids=str)
 def test_what_does_not_always_hold_is_not_proved(analyzer, condition):
     assert not analyzer.prove(condition)
+
+
+def test_quotients_by_one_divisor_are_ordered_as_what_is_divided():
+    analyzer = Analyzer()
+    with analyzer.assuming(J <= K):
+        assert analyzer.prove(K // 4 >= J // 4)
+        assert not analyzer.prove(K // 4 > J // 4)
+    with analyzer.assuming(J + 8 <= K):
+        assert analyzer.prove(K // 4 - J // 4 >= 2)
+        assert not analyzer.prove(K // 4 - J // 4 >= 3)
 
 
 def test_split_loops_stay_inside_their_bound():

@@ -154,6 +154,23 @@ def finish_inside(b: ti.Builder) -> None:
         b.finish()
 
 
+def outer_ends_first(b: ti.Builder) -> None:
+    outer, inner = b.loop(3), b.loop(4)
+    outer.__enter__()
+    inner.__enter__()
+    outer.__exit__(None, None, None)
+
+
+def region_of_a_number(b: ti.Builder) -> None:
+    with b.block("c"):
+        b.reads(ti.Var("n"))  # type: ignore[arg-type]
+
+
+def axes_with_a_name_too_few(b: ti.Builder) -> None:
+    with b.grid(3, 4) as (i, j), b.block("c"):
+        b.axes("SS", [i, j], names=["v"])
+
+
 def axes_of(kinds: str, *values: object) -> Callable[[ti.Builder], None]:
     def call(b: ti.Builder) -> None:
         with b.loop(3) as i, b.block("c"):
@@ -172,6 +189,9 @@ def axes_of(kinds: str, *values: object) -> Callable[[ti.Builder], None]:
         (lambda b: b.where(True), "where: expected to stand directly in a block, found @f around it"),
         (axes_of("SS", ti.Var("n")), "expected variables of the loops around the block, found n"),
         (axes_of("SX", ti.Var("n")), "expected one letter S or R for each of 2 values, found 'SX'"),
+        (outer_ends_first, "loop i ends, but loop i is still open"),
+        (region_of_a_number, "expected an element or a region of a buffer, found n"),
+        (axes_with_a_name_too_few, "axes: 2 values, but 1 names"),
         (lambda b: b.grid(3, names="ij").__enter__(), "grid: 1 extents, but 2 names"),
         (lambda b: b.loop(3, kind="fast").__enter__(), "unknown kind 'fast'"),
         (lambda b: b.loop(1.5).__enter__(), "expected a number of type int64, found 1.5"),

@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 
 from tilewright.tensorir.dtype import BOOL
-from tilewright.tensorir.errors import InputError, OutOfBoundsError, TilewrightError, UndefinedOperationError
+from tilewright.tensorir.errors import (
+    ExecutionError,
+    InputError,
+    OutOfBoundsError,
+    TilewrightError,
+    UndefinedOperationError,
+)
 from tilewright.tensorir.expr import (
     BinaryOp,
     Broadcast,
@@ -231,6 +237,52 @@ def test_a_wrong_argument_is_named(array, message):
         interpret(func, array)
     with pytest.raises(InputError, match="expected 1 arrays for x"):
         interpret(func, array, array, array)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ((np.zeros((2, 2), np.float32), True), "n: expected an integer, found bool"),
+        ((np.zeros((2, 2), np.float32), 2.0), "n: expected an integer, found float"),
+        ((np.zeros((2, 2, 2), np.float32),), r"x: expected 2 dimensions, found shape \(2, 2, 2\)"),
+        ((np.zeros((2, 2), np.float32),), "no shape determines the size of n; pass it as an integer"),
+    ],
+)
+def test_a_size_is_an_integer_or_that_of_an_array(arrays, message):
+    x = Buffer("x", (IntImm(2), IntImm(2)))
+    with pytest.raises(InputError, match=message):
+        interpret(PrimFunc("f", (x, N), For(I, 0, N, "serial", BufferStore(x, 1.0, (I, I)))), *arrays)
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        ((address_of(vector("x", 4), 0),), "@callee: expected 2 arguments, found 1"),
+        ((IntImm(3), IntImm(4)), "@callee: a: expected an address for a buffer and an integer for a variable"),
+        ((IntImm(3),) * 3, "@callee: expected 2 arguments, found 3"),
+    ],
+)
+def test_a_called_function_gets_addresses_and_integers(args, message):
+    a = vector("a")
+    callee = PrimFunc("callee", (a, N), BufferStore(a, 1.0, (0,)))
+    x = args[0].args[0].buffer if isinstance(args[0], Call) else vector("x", 4)
+    main = PrimFunc("main", (x,), Evaluate(Call("@callee", args, "void")))
+    with pytest.raises(ExecutionError, match=message):
+        interpret(main, np.zeros(4, np.float32), functions={"callee": callee})
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda x: BufferStore(x, Var("v", "float32"), (0,)), "f: variable v is not defined"),
+        (lambda x: BufferStore(x, vector("y", 4)[0], (0,)), "f: buffer y is not defined"),
+        (lambda x: Evaluate(address_of(x, 5)), r"address of index \[5\] in shape \(4,\)"),
+    ],
+)
+def test_what_does_not_exist_is_named(make, message):
+    x = vector("x", 4)
+    with pytest.raises(ExecutionError, match=message):
+        interpret(PrimFunc("f", (x,), make(x)), np.zeros(4, np.float32))
 
 
 def test_functions_called_with_addresses_see_the_arena_in_their_own_type_and_shape():

@@ -12,6 +12,7 @@ import pytest
 
 import tilewright.tensorir as ti
 from tilewright.tensorir.errors import BuilderError, ParseError, VerifyError
+from tilewright.tensorir.script_words import CALLS, LOOPS, SCOPES
 
 Matrix = Annotated[ti.Buffer, ("n", 8), "float32"]
 Vector = Annotated[ti.Buffer, (8,), "float32"]
@@ -367,9 +368,15 @@ def test_shapes_hold_formulas_of_integers() -> None:
         ti.func(halves)
 
 
-@pytest.mark.parametrize("word", ["grid", "block", "axes", "alloc", "init", "parallel", "where"])
+@pytest.mark.parametrize("word", [word.__name__ for word in (*LOOPS, *SCOPES, *CALLS) if word is not range])
 def test_words_of_loops_say_where_they_belong(word: str) -> None:
-    arguments: dict[str, tuple[Any, ...]] = {"axes": ("S", []), "init": (), "alloc": ((),)}
+    arguments: dict[str, tuple[Any, ...]] = {
+        "axes": ("S", []),
+        "init": (),
+        "alloc": ((),),
+        "spatial": (3, 0),
+        "reduce": (3, 0),
+    }
     with pytest.raises(BuilderError, match=rf"^{word}\(\) stands in a function that is decorated with @func"):
         getattr(ti, word)(*arguments.get(word, (3,)))
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tilewright.tensorir import tensor as te
-from tilewright.tensorir.expr import Var, binary
+from tilewright.tensorir.expr import Buffer, Var, binary
 from tilewright.tensorir.functor import walk
 from tilewright.tensorir.interpreter import interpret
 from tilewright.tensorir.stmt import Block, BufferStore, PrimFunc
@@ -57,3 +57,18 @@ def test_a_parameter_with_a_default_is_no_index() -> None:
     np.testing.assert_array_equal(found, [[0, 2, 4, 6], [0, 3, 6, 9]])
     with pytest.raises(TypeError, match="the formula takes 1 indices, but the shape has 2 dimensions"):
         te.compute((4, 4), lambda i, by=2: x[i] * by)
+
+
+def test_what_is_read_and_computed_is_among_inputs_and_outputs() -> None:
+    x, y = te.placeholder((4,), "float32", "x"), te.placeholder((4,), "float32", "y")
+    out = te.compute((4,), lambda i: x[i] + y[i], name="out")
+    with pytest.raises(ValueError, match="f: y is read but is not among the inputs"):
+        te.create_prim_func("f", [x], [out])
+    with pytest.raises(ValueError, match="f: output x is a placeholder, not computed"):
+        te.create_prim_func("f", [x], [x])
+
+
+def test_loops_of_an_extern_read_tensors_and_their_own_buffers_alone() -> None:
+    foreign = Buffer("foreign", (4,))
+    with pytest.raises(TypeError, match="copy: the loops reads foreign, which is not a tensor"):
+        te.extern([((4,), "float32")], lambda out: BufferStore(out[0], foreign[0], (0,)), "copy")

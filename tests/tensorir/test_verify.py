@@ -50,6 +50,11 @@ def test_correct_function_passes() -> None:
     verify(parse(GOOD))
 
 
+def test_an_index_that_is_not_known_to_reach_the_end_passes() -> None:
+    """A remainder that leaves numbers out may stay inside: 0, 6 and 12 here."""
+    verify(parse(GOOD.replace("t[q]", "t[q * 6 % 18]")))
+
+
 @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 @given(prim_funcs())
 def test_random_correct_program_passes(func: PrimFunc) -> None:
@@ -89,6 +94,7 @@ def test_random_correct_program_passes(func: PrimFunc) -> None:
             "t[q + 1] = 1.0",
         ),
         ("t[q]", "t[q // 2 + 9]", "index 9 to 16 is out of bounds", "t[q // 2 + 9] = 1.0"),
+        ("t[q]", "t[q % 32 + 1]", "index 1 to 16 is out of bounds", "t[q % 32 + 1] = 1.0"),
         ("t[q] = 1.0", "t[ramp(q, 1, 2)] = broadcast(1.0, 2)", "index 0 to 16 is out of bounds", None),
         ("t[q]", "t[i + 16]", "index 16 to inf is out of bounds", "t[i + 16] = 1.0"),
         ("t[q] = 1.0", "let u: int64 = q - 1 t[u] = 1.0", "index -1 to 14 is out of bounds", "t[u] = 1.0"),

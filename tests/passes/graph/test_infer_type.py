@@ -28,6 +28,15 @@ def test_a_typed_module_stays_the_same_object(network):
     assert InferType()(mod) is mod
 
 
+@pytest.mark.parametrize("stale", [None, gi.FuncType([gi.TensorType((8,))], gi.TensorType((8,)))])
+def test_the_name_of_a_called_function_gets_its_signature(stale):
+    x, p = gi.var("x", shape=(4,)), gi.var("p", shape=(4,))
+    called = gi.Function([p], gi.sum(p), gi.TensorType(()))
+    call = gi.Call(gi.GlobalVar("f", stale), [x], type=gi.TensorType(()))
+    mod = InferType()(gi.IRModule({"main": gi.Function([x], call), "f": called}))
+    assert mod["main"].body.op.type == gi.FuncType([gi.TensorType((4,))], gi.TensorType(()))
+
+
 def test_a_declared_recursive_function_is_typed():
     f, n = gi.GlobalVar("f"), gi.var("n", shape=(), dtype="int64")
     body = gi.If(gi.greater(n, 0), gi.Call(f, [n - 1]), n)
@@ -48,6 +57,11 @@ def test_an_undeclared_recursive_function_is_an_error():
         (lambda x: gi.Call(gi.GlobalVar("g"), [x]), "no function @g"),
         (lambda x: gi.Call("tanh", [x], type=gi.TensorType((9,))), "declared as"),
         (lambda x: gi.Call(gi.GlobalVar("main"), [x, x], type=x.type), "expected 1 arguments, found 2"),
+        (
+            lambda x: gi.Call(gi.Function([x], x), [x], type=gi.TensorType((9,))),
+            r"is declared as .*\(9,\).*, but is .*\(4,\)",
+        ),
+        (lambda x: gi.Call(gi.var("f"), [x]), "free variable %f has no type"),
     ],
 )
 def test_errors_name_what_is_wrong(body, message):

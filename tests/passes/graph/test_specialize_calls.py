@@ -10,6 +10,7 @@ import pytest
 import tilewright as tw
 from tilewright import graphir as gi
 from tilewright.graphir.interpreter import evaluate
+from tilewright.graphir.specialize import with_sizes
 from tilewright.passes.graph import InferType, InlineFunctions, SpecializeCalls
 from tilewright.tensorir.errors import TypeInferenceError
 
@@ -34,6 +35,20 @@ def flat_sum() -> gi.Function:
 def test_the_type_of_a_call_has_the_sizes_of_its_arguments(shape: tuple[Any, ...], size: object) -> None:
     call = flat_sum()(gi.var("x", shape=shape))
     assert str(call.type) == f"Tensor[({size},), float32]"
+
+
+def test_expressions_of_all_kinds_get_the_sizes_of_a_call() -> None:
+    p, flag = gi.var("p", shape=("n", 8)), gi.var("flag", shape=(), dtype="bool")
+    chosen = gi.If(flag, gi.Tuple([p, p]), gi.Tuple([p + p, p]))
+    function = gi.Function([p, flag], gi.Tuple([gi.TupleGetItem(chosen, 0), gi.const(1.0)]))
+    n = function.params[0].type.shape[0]
+    special = with_sizes(function, {n: 3})
+    assert special.body.type == gi.TupleType([gi.TensorType((3, 8)), gi.TensorType(())])
+    values = np.arange(24, dtype=np.float32).reshape(3, 8)
+    for choice, expected in ((True, values), (False, 2 * values)):
+        found, one = evaluate(special, values, np.array(choice))
+        np.testing.assert_array_equal(found, expected)
+        assert one == 1.0
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tilewright as tw
 from tests.passes.schedule.kernels import (
     apply_rule,
     column_sums,
@@ -18,6 +19,7 @@ from tests.passes.schedule.kernels import (
     scheduled,
     softmax,
 )
+from tilewright import graphir as gi
 from tilewright.passes.schedule.facts import block_of
 from tilewright.passes.schedule.partial_results import is_row_reduction
 from tilewright.passes.schedule.rows import ScheduleRows
@@ -218,3 +220,36 @@ def reducing_block(shape: tuple[int, ...], index: Callable[..., Any]) -> Block:
 )
 def test_row_reduction_walks_the_last_dimension_of_an_operand(index: Callable[..., Any], expected: bool) -> None:
     assert is_row_reduction(reducing_block((4,), index)) is expected
+
+
+def _column_sums(extents: tuple[Any, ...], dtype: str = "float32") -> Any:
+    """Sum over all axes but the last."""
+    x = te.placeholder(extents, dtype, name="x")
+    axes = [te.reduce_axis(extent, f"k{number}") for number, extent in enumerate(extents[:-1])]
+    total = te.compute((extents[-1],), lambda j: te.sum(x[(*axes, j)], axis=axes), name="total")
+    return te.create_prim_func("column_sums", [x], [total])
+
+
+def test_long_sums_of_columns_lose_no_digits_to_their_length() -> None:
+    x = gi.var("x", shape=(300_000, 4))
+    model = tw.build(gi.Function([x], gi.variance(x, axis=0)), opt_level=3)
+    values = np.random.default_rng(0).random((300_000, 4), "f4") + 1
+    np.testing.assert_allclose(model(values), values.astype("f8").var(axis=0), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "shape", [(0, 5), (1, 5), (255, 3), (257, 17), (1300, 2), (3, 700, 5), (700, 3, 5), (40, 3, 30, 2)]
+)
+def test_sums_of_runs_equal_numpys(shape: tuple[int, ...]) -> None:
+    extents = (*(Var(f"n{number}") for number in range(len(shape) - 1)), shape[-1])
+    values = RNG.standard_normal(shape).astype("f4")
+    sizes = {f"n{number}": extent for number, extent in enumerate(shape[:-1])}
+    func, _ = scheduled(_column_sums(extents), 3)
+    expected = values.astype("f8").sum(axis=tuple(range(len(shape) - 1)))
+    np.testing.assert_allclose(run(func, [values], shape[-1:], **sizes), expected, rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize(("extents", "dtype"), [((1000, 8), "float32"), ((5000, 8), "int32")])
+def test_short_sums_and_exact_ones_have_no_runs(extents: tuple[int, ...], dtype: str) -> None:
+    func, _ = scheduled(_column_sums(extents, dtype), 3)
+    assert [block.name for block in walk(func.body) if isinstance(block, Block) and block.name.endswith("_rf")] == []

@@ -208,3 +208,29 @@ def test_a_loop_around_vectors_stays_a_loop(keeps_results):
         """,
     )
     assert isinstance(after.body, For) and after.body.kind == "serial" and is_vector_code(after)
+
+
+LOOP = """
+primfunc @f(A: Buffer[(32,), float32], B: Buffer[(32,), float32]) attrs {"num_outputs": 1} {
+  for i in vectorized(32) { BODY }
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (
+            "allocate t: Buffer[(i + 1,), float32, stack] t[0] = A[i] B[i] = t[0]",
+            "the shape of t differs between lanes",
+        ),
+        ("for j in parallel(2) { B[i] = A[i] }", "it contains the parallel loop j"),
+        ("for j in range(i + 1) { B[i] = A[j] }", "the bounds of the inner loop j differ between lanes"),
+        ("B[0] = max(B[0], A[i]) B[1] = B[0]", "it reduces into B and accesses it elsewhere in its body"),
+    ],
+)
+def test_what_has_no_vectors_stays_a_loop_and_says_why(keeps_results, body, reason):
+    with PassContext() as ctx:
+        after = keeps_results(on_avx512, LOOP.replace("BODY", body))
+    assert not is_vector_code(after)
+    assert any(reason in remark.message for remark in ctx.remarks), [remark.message for remark in ctx.remarks]

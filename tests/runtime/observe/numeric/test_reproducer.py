@@ -180,6 +180,35 @@ def test_tolerance_and_settings_are_kept(tmp_path: Path, user_passes: Any) -> No
     compile(text, "reproducer", "exec")
 
 
+@pytest.mark.parametrize(
+    ("options", "kept"),
+    [
+        ({}, set()),
+        ({"engine": "interpreter"}, {"engine='interpreter'"}),
+        ({"reference": "original"}, {'reference="original"'}),
+    ],
+    ids=["defaults", "engine", "reference"],
+)
+def test_options_other_than_the_defaults_are_kept(
+    tmp_path: Path, user_passes: Any, options: dict[str, Any], kept: set[str]
+) -> None:
+    text = reproducer(tmp_path, user_passes.swap, **options).read_text()
+    call = next(line for line in text.splitlines() if "tw.NumericCheck(" in line)
+    for option in ("engine='interpreter'", 'reference="original"'):
+        assert (option in call) == (option in kept), call
+
+
+def test_the_configuration_of_passes_is_kept(tmp_path: Path, user_passes: Any) -> None:
+    check = tw.NumericCheck(seed=3, folder=tmp_path)
+    config = {"tensorir.CheckBounds": {"enabled": True}}
+    with pytest.raises(NumericError) as caught, PassContext(instruments=[check], config=config):
+        user_passes.swap(model())
+    path = caught.value.failure.reproducer
+    assert path is not None
+    assert f"config={config!r}" in path.read_text()
+    compile(path.read_text(), str(path), "exec")
+
+
 def test_second_failure_has_a_file_of_its_own(tmp_path: Path, user_passes: Any) -> None:
     first = reproducer(tmp_path, user_passes.swap)
     assert reproducer(tmp_path, user_passes.swap) == first
