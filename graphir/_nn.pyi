@@ -793,12 +793,35 @@ class _winograd_product(_Operator):
         neighbouring slices: ``[O, points, N, tiles, o]``.
         """
 
+class _winograd_sums(_Operator):
+    def __call__(self, data: _Operand, window: _Operand) -> _Call:
+        """nn.winograd_sums(data, window)
+
+        Multiply image ``[I, x, y, N, rows, columns, i]`` and window ``[O, x, y, N, rows, columns, o]`` at the
+        interpolation points, and add up over all tiles of all images: ``[x, y, O, I, i, o]``.
+        """
+
+class _winograd_sums_output(_Operator):
+    def __call__(self, data: _Operand, tile: int) -> _Call:
+        """nn.winograd_sums_output(data, tile)
+
+        Transform the sums ``[x, y, O, I, i, o]`` back from the interpolation points: ``[O, I, 3, 3, i, o]``.
+        """
+
 class _winograd_weight(_Operator):
     def __call__(self, weight: _Operand, tile: int, axis: int = ...) -> _Call:
         """nn.winograd_weight(weight, tile, axis=2)
 
         Transform the weight ``[O, I, 3, 3, ...]`` or, with ``axis=3``, ``[O, I, D, 3, 3, ...]`` of a convolution to the
         interpolation points: ``[points, O, I, ...]`` or ``[points, O, I, D, ...]``.
+        """
+
+class _winograd_window(_Operator):
+    def __call__(self, data: _Operand, tile: int) -> _Call:
+        """nn.winograd_window(data, tile)
+
+        Transform the window ``[N, C, H, W, c]`` in blocks of channels, tile by tile, to the interpolation points:
+        ``[C, x, y, N, tiles of a column, tiles of a row, c]``. Behind its end there are zeros.
         """
 
 attention: _attention
@@ -865,4 +888,7 @@ thresholded_relu: _thresholded_relu
 winograd_input: _winograd_input
 winograd_output: _winograd_output
 winograd_product: _winograd_product
+winograd_sums: _winograd_sums
+winograd_sums_output: _winograd_sums_output
 winograd_weight: _winograd_weight
+winograd_window: _winograd_window

@@ -250,6 +250,28 @@ class _cosh(_Operator):
         Compute the hyperbolic cosine elementwise.
         """
 
+class _cummax(_Operator):
+    def __call__(self, x: _Operand, axis: int = ...) -> _Call:
+        """cummax(x, axis=0)
+
+        Compute the greatest element up to each one along an axis, and its index (int64): the last of several, or of the
+        last NaN, if there is any.
+
+        Attributes:
+            axis: the axis along which it runs.
+        """
+
+class _cummin(_Operator):
+    def __call__(self, x: _Operand, axis: int = ...) -> _Call:
+        """cummin(x, axis=0)
+
+        Compute the least element up to each one along an axis, and its index (int64): the last of several, or of the
+        last NaN, if there is any.
+
+        Attributes:
+            axis: the axis along which it runs.
+        """
+
 class _cumprod(_Operator):
     def __call__(self, x: _Operand, axis: int = ..., exclusive: bool = ..., reverse: bool = ...) -> _Call:
         """cumprod(x, axis=0, exclusive=False, reverse=False)
@@ -889,6 +911,20 @@ class _scatter_nd(_Operator):
         slice.
         """
 
+class _searchsorted(_Operator):
+    def __call__(self, elements: _Operand, values: _Operand, right: bool = ...) -> _Call:
+        """searchsorted(elements, values, right=False)
+
+        Find where values belong in sorted elements, as ``numpy.searchsorted``: the number of elements that are less
+        than each value (with ``right``: not greater), as int64. NaN is greater than every number.
+
+        The elements are one row for all values, of any shape; or rows of shape ``(..., n)`` for values of shape
+        ``(..., m)``. The result is undefined where a row is not sorted.
+
+        Attributes:
+            right: whether it is behind them rather than before.
+        """
+
 class _sigmoid(_Operator):
     def __call__(self, x: _Operand) -> _Call:
         """sigmoid(x)
@@ -1199,6 +1235,8 @@ concatenate: _concatenate
 copy: _copy
 cos: _cos
 cosh: _cosh
+cummax: _cummax
+cummin: _cummin
 cumprod: _cumprod
 cumsum: _cumsum
 decode: _decode
@@ -1272,6 +1310,7 @@ round: _round
 rsqrt: _rsqrt
 scatter_elements: _scatter_elements
 scatter_nd: _scatter_nd
+searchsorted: _searchsorted
 sigmoid: _sigmoid
 sign: _sign
 sin: _sin

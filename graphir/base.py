@@ -35,10 +35,12 @@ class Expr:
         span: where the expression comes from (a node name of an imported model, a source line), or None.
     """
 
-    __slots__ = ("__weakref__", "span", "type")
+    __slots__ = ("__weakref__", "_order", "span", "type")
 
     type: Type | None
     span: str | None
+    # The expressions below a function, which `visitor.post_order` keeps; not set before.
+    _order: tuple[Expr, ...]
 
     #: (name, role) of each field of the node, in order of evaluation (``node.py``).
     node_fields: ClassVar[tuple[tuple[str, str], ...]] = ()

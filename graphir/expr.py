@@ -103,9 +103,11 @@ class Call(FrozenExpr):
                     f"argument {number} of a call is no graph expression: {arg!r}; wrap values in gi.const"
                 )
         if isinstance(op, Operator):
-            if attrs is None or isinstance(attrs, Mapping):
+            if isinstance(attrs, op.Attrs):
+                pass
+            elif attrs is None or isinstance(attrs, Mapping):
                 attrs = op.make_attrs(attrs or {})
-            elif not isinstance(attrs, op.Attrs):
+            else:
                 raise ArgumentTypeError(f"{op.name}: expected attributes {op.Attrs.__name__}, found {attrs!r}")
             if type is None:
                 type = infer_call_type(op, args, attrs, span)

@@ -79,7 +79,7 @@ def structural_hash(node: Expr | IRModule) -> int:
             hasher.function(function)
     else:
         hasher.run(node)
-    return int.from_bytes(hasher.state.digest(), "little")
+    return hasher.digest()
 
 
 def _place(node: Any) -> str:
@@ -109,10 +109,16 @@ def _difference(a: Expr | IRModule, b: Expr | IRModule, map_free_vars: bool) -> 
     return None
 
 
+#: Types whose values are equal if they compare so.
+_EXACT = frozenset((str, int, bool))
+
+
 def data_equal(p: Any, q: Any) -> bool:
     """Return whether two values of plain data (attributes) are equal."""
     if p is q:
         return True
+    if type(p) is type(q) and type(p) in _EXACT:
+        return bool(p == q)
     if isinstance(p, np.generic):
         p = p.item()
     if isinstance(q, np.generic):
@@ -237,14 +243,17 @@ class _Hasher:
     """Feed a graph to a hash function; bound and shared nodes are numbered in order of first occurrence."""
 
     def __init__(self) -> None:
-        self.state = hashlib.blake2b(digest_size=8)
+        self.pieces: list[str] = []
         self.numbers: dict[Expr, int] = {}
+
+    def digest(self) -> int:
+        text = "".join(self.pieces).encode("utf-8", "surrogatepass")
+        return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")
 
     def feed(self, *items: Any) -> None:
         for item in items:
-            text = item if isinstance(item, bytes) else str(item).encode("utf-8", "surrogatepass")
-            self.state.update(b"%d:" % len(text))  # a length before each part: no two lists of parts look alike
-            self.state.update(text)
+            text = item if type(item) is str else str(item)
+            self.pieces.append(f"{len(text)}:{text}")  # a length before each part: no two lists of parts look alike
 
     def function(self, function: Any) -> None:
         if isinstance(function, PrimFunc):
@@ -304,9 +313,27 @@ class _Hasher:
         self.feed(hash_text(var.type))
 
     def data(self, value: Any) -> None:
+        kind = type(value)
+        if kind is str:
+            self.feed("str", value)
+        elif kind in _NAMED_NUMBERS:
+            self.feed(_NAMED_NUMBERS[kind], value)
+        elif kind is tuple or kind is list:
+            self.feed(kind.__name__, len(value))
+            for item in value:
+                self.data(item)
+        elif (names := _field_names(kind)) is not None:
+            self.feed(kind.__name__)
+            for name in names:
+                self.data(getattr(value, name))
+        else:
+            self.unusual(value)
+
+    def unusual(self, value: Any) -> None:
+        """Feed data of the less frequent kinds."""
         if isinstance(value, np.generic):
-            value = value.item()
-        if isinstance(value, Mapping):
+            self.data(value.item())
+        elif isinstance(value, Mapping):
             self.feed("mapping", len(value))
             for key in sorted(value, key=str):
                 self.feed(key)
@@ -315,10 +342,6 @@ class _Hasher:
             self.feed(type(value).__name__, len(value))
             for item in value:
                 self.data(item)
-        elif dataclasses.is_dataclass(value) and not isinstance(value, (type, ScalarExpr)):
-            self.feed(type(value).__name__)
-            for field in dataclasses.fields(value):
-                self.data(getattr(value, field.name))
         elif isinstance(value, float):
             self.feed("float", "nan" if math.isnan(value) else value.hex())
         elif isinstance(value, str):
@@ -328,10 +351,25 @@ class _Hasher:
         elif isinstance(value, Type):
             self.feed(hash_text(value))
         elif isinstance(value, np.ndarray):
-            self.feed(value.dtype, value.shape, value.tobytes())
+            self.feed(value.dtype, value.shape, hashlib.blake2b(value.tobytes(), digest_size=16).hexdigest())
         # Symbolic dimensions may be written in several ways, and of other objects only the type is known to be stable.
         else:
             self.feed("dim" if isinstance(value, ScalarExpr) else type(value).__name__)
+
+
+_NAMED_NUMBERS: dict[type, str] = {bool: "bool", int: "int", type(None): "NoneType"}
+
+
+#: Answers of :func:`_field_names`.
+_FIELD_NAMES: dict[type, tuple[str, ...] | None] = {}
+
+
+def _field_names(kind: type) -> tuple[str, ...] | None:
+    """Return the names of the fields of a dataclass of plain data; None for other classes."""
+    if kind not in _FIELD_NAMES:
+        plain = dataclasses.is_dataclass(kind) and not issubclass(kind, ScalarExpr)
+        _FIELD_NAMES[kind] = tuple(field.name for field in dataclasses.fields(kind)) if plain else None
+    return _FIELD_NAMES[kind]
 
 
 def hash_text(found: Type | None) -> str:

@@ -30,6 +30,32 @@ def post_order(
     Raises:
         VerifyError: the graph has a cycle.
     """
+    whole = enter_functions and not known and children_of is children
+    if whole and len(roots) == 1 and type(roots[0]) is Function:
+        return _order_of(roots[0])
+    return _walk(roots, enter_functions, known, children_of)
+
+
+def _order_of(function: Function) -> list[Expr]:
+    """Return every expression below ``function``. Nodes do not change, and most passes leave most functions as they
+    are, so it is walked once."""
+    below = getattr(function, "_order", None)
+    if below is None:
+        order = _walk((function,), True, (), children)
+        _keep_order(function, tuple(order[:-1]))  # without the function, which would keep itself alive
+        return order
+    return [*below, function]
+
+
+_keep_order = Expr._order.__set__  # type: ignore[misc, attr-defined]  # the descriptor of a slot
+
+
+def _walk(
+    roots: tuple[Expr, ...],
+    enter_functions: bool,
+    known: Container[Expr],
+    children_of: Callable[[Expr], Iterable[Expr]],
+) -> list[Expr]:
     order: list[Expr] = []
     state: dict[Expr, bool] = {}  # False: entered, True: finished
     top = set(roots)

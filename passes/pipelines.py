@@ -41,7 +41,8 @@ def graph_pipeline(target: Target | None = None) -> Sequential:
             graph.FoldConstant(),
             graph.SimplifyExpr(),
             graph.FuseAttention(),
-            graph.SimplifyExpr(),  # cancels adjacent transposes of keys
+            graph.WinogradWindows(),
+            graph.SimplifyExpr(),  # cancels adjacent transposes of keys, and of images
             graph.FoldScaleAxis(),
             graph.FoldConstant(),  # scaled weights become constants, which AlterOpLayout requires
             graph.AlterOpLayout(),

@@ -316,11 +316,11 @@ def binary(op: str, a: Any, b: Any) -> Expr:
 
 
 def _fold_operation(op: str, a: Expr, b: Expr) -> Expr:
-    if isinstance(a, (IntImm, FloatImm)) and isinstance(b, (IntImm, FloatImm)):
+    if (type(a) is IntImm or type(a) is FloatImm) and (type(b) is IntImm or type(b) is FloatImm):
         folded = fold_binary(op, a.value, b.value, a.dtype) if a.dtype is b.dtype else None
         if folded is not None:
             return const(folded, a.dtype)
-    if isinstance(b, IntImm) and b.dtype.is_integer:
+    if type(b) is IntImm and b.dtype.is_integer:
         if b.value == 0 and op in ("add", "sub"):
             return a
         if b.value == 1 and op in ("mul", "floordiv", "truncdiv"):
@@ -329,7 +329,7 @@ def _fold_operation(op: str, a: Expr, b: Expr) -> Expr:
             return b
         if b.value == 1 and op in ("floormod", "truncmod"):
             return const(0, b.dtype)
-    if isinstance(a, IntImm) and a.dtype.is_integer:
+    if type(a) is IntImm and a.dtype.is_integer:
         if a.value == 0 and op == "add":
             return b
         if a.value == 1 and op == "mul":

@@ -32,9 +32,9 @@ def walk_statements(stmt: Stmt) -> Iterator[Stmt]:
     while stack:
         current = stack.pop()
         yield current
-        if isinstance(current, (For, LetStmt, Allocate)):
+        if type(current) is For or type(current) is LetStmt or type(current) is Allocate:
             stack.append(current.body)
-        elif isinstance(current, SeqStmt):
+        elif type(current) is SeqStmt:
             stack.extend(current.stmts[::-1])
         elif not isinstance(current, (BufferStore, Evaluate)):  # most statements are stores, which hold no others
             stack.extend([part for part in current.parts()[::-1] if isinstance(part, Stmt)])
@@ -87,21 +87,20 @@ def look_into(node: Node) -> frozenset[Node]:
             continue
         stack.pop()
         found = _NO_LEAVES
-        kind = type(current)
-        occurring = _KINDS.get(kind, 0)
+        occurring = _KINDS.get(type(current), 0)
         if isinstance(current, Expr):
             dtype = current.dtype
             if dtype.is_float and dtype.bits == 16:
                 occurring |= HALVES
-            if isinstance(current, BinaryOp):
+            if type(current) is BinaryOp:
                 occurring |= _OPERATIONS.get(current.op, 0)
-            elif isinstance(current, Var):
+            elif type(current) is Var:
                 found = frozenset((current,))
-            elif isinstance(current, BufferLoad):
+            elif type(current) is BufferLoad:
                 found = frozenset((current.buffer,))
                 if current.predicate is not None:
                     occurring |= MASKED_LOADS
-        elif isinstance(current, BufferStore):
+        elif type(current) is BufferStore:
             found = frozenset((current.buffer,))
         elif not isinstance(current, Stmt):
             found = _used_buffers(current)
@@ -200,10 +199,10 @@ def walk_to_loads(node: Node) -> Iterator[Node]:
     stack: list[Node] = [node]
     while stack:
         current = stack.pop()
-        if isinstance(current, (Stmt, BufferLoad)):
+        if type(current) is BufferLoad or isinstance(current, Stmt):
             yield current
         for part in current.parts()[::-1]:
-            if not isinstance(part, Expr) or kinds(part) & LOADS:
+            if isinstance(part, Stmt) or kinds(part) & LOADS:
                 stack.append(part)
 
 

@@ -139,8 +139,9 @@ class Range(Node):
     extent: Expr = child()
 
     def __post_init__(self) -> None:
-        _set(self, "min", as_expr(self.min, INT64))
-        _set(self, "extent", as_expr(self.extent, INT64))
+        if not (isinstance(self.min, Expr) and isinstance(self.extent, Expr)):
+            _set(self, "min", as_expr(self.min, INT64))
+            _set(self, "extent", as_expr(self.extent, INT64))
 
 
 @node

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from tilewright.codegen.llvm.addresses import Address, Slot, split
 from tilewright.codegen.llvm.known import Linear
 from tilewright.codegen.llvm.registers import WHOLE, Tile, first_element, slot_of
+from tilewright.codegen.llvm.strided import is_shuffled, load_strided
 from tilewright.codegen.llvm.text import constant, constant_vector, integer_type, memory_type
 from tilewright.tensorir.arith.folds import is_true
 from tilewright.tensorir.arith.lanes import even_lanes
@@ -58,6 +59,8 @@ class Memory:
         mask = self._mask(access)
         if mask is not None and not place.padded:
             loaded = self._masked_load(place, dtype, mask)
+        elif place.step:
+            loaded = load_strided(b, place.pointer, place.alignment, dtype, place.step)
         elif place.vector:
             loaded = self._gather(place, dtype, mask or constant(1, DataType("bool").with_lanes(dtype.lanes)))
         elif place.uniform:
@@ -253,6 +256,8 @@ class Memory:
             return _Place(pointer, alignment, local=slot.local, padded=padded, first=first, lanes=lanes)
         if step == 0 and plain and isinstance(access, BufferLoad):
             return _Place(pointer, alignment, uniform=True, local=slot.local, first=first)
+        if plain and isinstance(access, BufferLoad) and is_shuffled(step, lanes):
+            return _Place(pointer, alignment, step=step)
         steps = constant_vector([str(step * lane) for lane in range(lanes)], "i64")
         pointers = e.builder.pure(f"getelementptr {element}, ptr {pointer}, <{lanes} x i64> {steps}")
         return _Place(pointers, dtype.bytes, vector=True)
@@ -330,7 +335,8 @@ class Memory:
 class _Place(NamedTuple):
     """An address. ``vector``: one for each lane; ``uniform``: one that all lanes read; ``local``: in a stack buffer;
     ``padded``: there, and lanes that a mask disables may be touched, too; ``first``: the number of its first element in
-    the buffer, if that is constant; ``lanes``: the number of its elements."""
+    the buffer, if that is constant; ``lanes``: the number of its elements; ``step``: the distance of lanes that are
+    shuffled together, 0 for others."""
 
     pointer: str
     alignment: int
@@ -340,6 +346,7 @@ class _Place(NamedTuple):
     padded: bool = False
     first: int | None = None
     lanes: int = 1
+    step: int = 0
 
 
 class _Held:

@@ -12,7 +12,7 @@ from tilewright.graphir.base import call_operator
 from tilewright.graphir.dims import Dim, dim_equal, product, simplify
 from tilewright.graphir.expr import Call, Expr
 from tilewright.graphir.gradient import register_gradient, unsupported
-from tilewright.graphir.gradients.common import reshaped
+from tilewright.graphir.gradients.common import reshaped, zeros_like
 from tilewright.graphir.layout import parse_layout
 from tilewright.graphir.ops import calls
 
@@ -41,7 +41,7 @@ def convolution(call: Call, cotangent: Expr) -> Sequence[Expr | None]:
     window = w.shape[2:]
     if not all(isinstance(size, int) for size in window):
         raise unsupported(call, f"a window of {' x '.join(map(str, window))}")
-    by_data = _by_data(g, x, w, attrs)
+    by_data = spread_by_weight(g, x, w, attrs)
     by_weight = window_products(g, x, attrs, attrs.padding[:rank], [int(size) for size in window])  # type: ignore[arg-type]
     return [
         to_layout(reshaped(by_data, x.shape), plain[0], layouts[0]),
@@ -49,9 +49,9 @@ def convolution(call: Call, cotangent: Expr) -> Sequence[Expr | None]:
     ]
 
 
-def _by_data(g: Expr, x: Expr, w: Expr, attrs: Any) -> Expr:
-    """Spread the cotangents by the weight, and cut off what falls on the padding. With strides the windows may end
-    before the data do."""
+def spread_by_weight(g: Expr, x: Expr, w: Expr, attrs: Any) -> Expr:
+    """Return the cotangents of the data ``x`` of a convolution with the weight ``w``: those of its result, ``g``,
+    spread by the weight, without what falls on the padding. With strides the windows may end before the data do."""
     rank = len(attrs.strides)
     before = attrs.padding[:rank]
     static = all(isinstance(amount, int) for amount in before)
@@ -145,3 +145,23 @@ def transposed(call: Call, cotangent: Expr) -> Sequence[Expr | None]:
     by_data = call_operator(f"nn.conv{rank}d", whole, weight, groups=attrs.groups, **moves)
     by_weight = window_products(data, whole, attrs, (0,) * rank, window)
     return reshaped(by_data, data.shape), reshaped(by_weight, weight.shape)
+
+
+@register_gradient("nn.col2im")
+def col2im(call: Call, cotangent: Expr) -> Sequence[Expr | None]:
+    """Take the windows of the image again, as columns."""
+    (data,), attrs = call.args, call.attrs
+    op: Any = call.op
+    counts, rank = op.windows(attrs), len(attrs.image_shape)
+    if any(isinstance(count, int) and count <= 0 for count in counts):
+        return (zeros_like(data),)
+    widths = [(0, 0), (0, 0), *((attrs.padding[n], attrs.padding[n + rank]) for n in range(rank))]
+    room = calls.pad(cotangent, pad_width=widths)
+    taken = []
+    for place in itertools.product(*map(range, attrs.block_shape)):
+        begin = [at * step for at, step in zip(place, attrs.dilation, strict=True)]
+        end = [first + (counts[n] - 1) * attrs.strides[n] + 1 for n, first in enumerate(begin)]
+        axes = tuple(range(2, 2 + rank))
+        part = calls.slice(room, begin=tuple(begin), end=tuple(end), strides=attrs.strides, axes=axes)
+        taken.append(reshaped(part, (*part.shape[:2], 1, product(counts))))
+    return (reshaped(calls.concatenate(*taken, axis=2), data.shape),)

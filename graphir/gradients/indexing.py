@@ -114,3 +114,21 @@ def scatter_nd(call: Call, cotangent: Expr) -> Sequence[Expr | None]:
         inside = calls.expand_dims(inside, axis=inside.ndim, num_newaxis=behind) if behind else inside
         gathered = masked(inside, gathered)
     return by_x, None, gathered
+
+
+@register_gradient("tensor_scatter")
+def tensor_scatter(call: Call, cotangent: Expr) -> Sequence[Expr | None]:
+    """Take the cotangents of the updates from where they were written; those of replaced elements are 0."""
+    x, update, starts = call.args
+    op: Any = call.op
+    axis = call.attrs.axis % x.ndim
+    by_x = op(cotangent, zeros_like(update), starts, axis=axis, mode=call.attrs.mode)
+    numbers = call_operator("arange", start=0, stop=update.shape[axis], step=1, dtype="int64")
+    places = calls.expand_dims(calls.cast(starts, dtype="int64"), axis=1) + numbers
+    if call.attrs.mode == "circular":
+        places = call_operator("floor_mod", places, _size(x.shape[axis]))
+    shape = tuple(dim if n in (0, axis) else 1 for n, dim in enumerate(update.shape))
+    spread = calls.broadcast_to(reshaped(places, shape), shape=update.shape)
+    inside = call_operator("logical_and", spread >= 0, spread < _size(x.shape[axis]))
+    gathered = call_operator("gather_elements", cotangent, _within(spread, x.shape[axis]), axis=axis)
+    return by_x, masked(inside, gathered), None

@@ -189,3 +189,11 @@ def top_k(call: Call, cotangent: Expr) -> Sequence[Expr | None]:
     places = call[1]
     found = call_operator("scatter_elements", empty, places, cotangent[0], axis=call.attrs.axis)
     return (found, *[None] * len(rest))
+
+
+@register_gradient("cummax", "cummin")
+def running_extreme(call: Call, cotangent: Expr) -> Sequence[Expr | None]:
+    """Add the cotangent of each extreme to those of the element that it is."""
+    (x,) = call.args
+    empty = call_operator("zeros", shape=x.shape, dtype=x.dtype)
+    return (call_operator("scatter_elements", empty, call[1], cotangent[0], axis=call.attrs.axis, reduction="add"),)

@@ -31,9 +31,10 @@ if TYPE_CHECKING:
     from tilewright.passes.graph.simplify_expr import SimplifyExpr
     from tilewright.passes.graph.simplify_inference import SimplifyInference
     from tilewright.passes.graph.specialize_calls import SpecializeCalls
-    from tilewright.passes.graph.walk import rewrite_graph
+    from tilewright.passes.graph.walk import rewrite_body, rewrite_graph
     from tilewright.passes.graph.widen_halves import WidenHalves
     from tilewright.passes.graph.winograd import Winograd
+    from tilewright.passes.graph.winograd_windows import WinogradWindows
 
 __all__ = [
     "AlterOpLayout",
@@ -61,6 +62,8 @@ __all__ = [
     "ToGraphNormalForm",
     "WidenHalves",
     "Winograd",
+    "WinogradWindows",
+    "rewrite_body",
     "rewrite_graph",
 ]
 

@@ -19,7 +19,15 @@ from tilewright.passes.base import FunctionPass
 from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import function_pass
 from tilewright.passes.graph.scopes import Scope, find_scopes
-from tilewright.passes.graph.walk import always, children_outside_groups, identity, is_atom, is_primitive, rewrite_graph
+from tilewright.passes.graph.walk import (
+    always,
+    children_outside_groups,
+    identity,
+    is_atom,
+    is_primitive,
+    rewrite_body,
+    rewrite_graph,
+)
 from tilewright.passes.registry import register_pass
 
 
@@ -30,7 +38,7 @@ class ToGraphNormalForm(FunctionPass):
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
         """Return ``func`` without ``Let``."""
-        return func.with_body(rewrite_graph(func.body, identity, always))
+        return rewrite_body(func, identity, always)
 
 
 @register_pass

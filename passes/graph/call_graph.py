@@ -15,7 +15,7 @@ def callees(function: AnyFunction) -> dict[str, int]:
     """Count the references in ``function`` to other functions, by name."""
     found: dict[str, int] = {}
     if isinstance(function, Function):
-        nodes: Iterable[Expr] = post_order(function.body)
+        nodes: Iterable[Expr] = post_order(function)
         for node in nodes:
             callee = node.op if isinstance(node, Call) else node
             if isinstance(callee, GlobalVar):

@@ -17,7 +17,6 @@ values from outside. Calls of impure operators and of functions are never merged
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Hashable
 from typing import Any
 
@@ -30,7 +29,7 @@ from tilewright.graphir.spelling import attribute_text
 from tilewright.passes.base import FunctionPass
 from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import function_pass
-from tilewright.passes.graph.walk import map_functions, nested_functions, rewrite_graph
+from tilewright.passes.graph.walk import map_functions, nested_functions, rewrite_body
 from tilewright.passes.registry import register_pass
 
 #: Larger constants are compared by the address of their data: reading gigabytes of weights costs more than it saves.
@@ -58,7 +57,11 @@ class EliminateCommonSubexpr(FunctionPass):
 def _merge(func: Function, merged: list[tuple[Call, Call]]) -> Function:
     table = _Table(merged)
     inside: dict[Expr, Expr] = {nested: nested for nested in nested_functions(func) if nested is not func}
-    return func.with_body(rewrite_graph(func.body, table.share, done=inside))
+    return rewrite_body(func, table.share, done=inside)
+
+
+#: Types whose values differ if they compare unequal to others of the type, and only then.
+_EXACT = frozenset((str, int, bool, type(None)))
 
 
 class _Table:
@@ -84,7 +87,7 @@ class _Table:
             if not isinstance(op, Operator) or not op.pure:
                 return node
             if op.attr_names:
-                calls = self.with_attrs.setdefault((op, self.attrs_key(node.attrs)), {})
+                calls = self.with_attrs.setdefault((op, self.attrs_key(op, node.attrs)), {})
             else:
                 calls = self.plain.setdefault(op, {})
             first = calls.setdefault(node.args, node)
@@ -99,11 +102,13 @@ class _Table:
             return self.tuples.setdefault(node.fields, node)
         return node
 
-    def attrs_key(self, attrs: Any) -> Hashable:
+    def attrs_key(self, op: Operator, attrs: Any) -> Hashable:
         found = self.attributes.get(id(attrs))
         if found is None:
-            # As text: values that compare equal may differ (1 and True), and not all of them are hashable.
-            key = tuple(attribute_text(getattr(attrs, field.name)) for field in dataclasses.fields(attrs))
+            # With types, or as text: values that compare equal may differ (1 and True, 0.0 and -0.0), and not all of
+            # them are hashable.
+            values = [getattr(attrs, name) for name in op.attr_names]
+            key = tuple([(type(item), item) if type(item) in _EXACT else attribute_text(item) for item in values])
             found = self.attributes[id(attrs)] = (attrs, key)  # keeps attrs alive, so that its id is not reused
         return found[1]
 

@@ -29,8 +29,7 @@ class DeadCodeElimination(FunctionPass):
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
         """Return ``func`` without dead parts."""
-        order = post_order(func.body)
-        if not any(type(node) is Let or type(node) is TupleGetItem for node in order):
+        if not any(type(node) is Let or type(node) is TupleGetItem for node in post_order(func)):
             return func
         body = rewrite_graph(func.body, _take_field, lambda value: isinstance(value, Tuple))
         order = post_order(body)

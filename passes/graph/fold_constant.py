@@ -35,7 +35,7 @@ from tilewright.passes.base import FunctionPass
 from tilewright.passes.config import register_config_option
 from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import function_pass
-from tilewright.passes.graph.walk import rewrite_graph
+from tilewright.passes.graph.walk import rewrite_body
 from tilewright.passes.properties import FOLDED, UNFOLDED
 from tilewright.passes.registry import register_pass
 from tilewright.tensorir.errors import add_note
@@ -78,10 +78,10 @@ class FoldConstant(FunctionPass):
                 return node.then_branch if bool(node.condition.data) else node.else_branch
             return node
 
-        body = rewrite_graph(func.body, fold, lambda value: type(value) is Constant)
+        folded = rewrite_body(func, fold, lambda value: type(value) is Constant)
         if budget.computed:
             ctx.remark(f"calls evaluated at build time: {budget.computed}", "applied")
-        return func.with_body(body)
+        return folded
 
 
 @dataclasses.dataclass

@@ -62,7 +62,7 @@ class BackwardFoldScaleAxis(FunctionPass):
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
         """Return ``func`` with factors folded backward."""
-        return func.with_body(_Backward(func.body, ctx).run())
+        return func.with_body(_Backward(func, ctx).run())
 
 
 @register_pass
@@ -74,7 +74,7 @@ class ForwardFoldScaleAxis(FunctionPass):
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
         """Return ``func`` with factors folded forward."""
-        return func.with_body(_Forward(func.body, ctx).run())
+        return func.with_body(_Forward(func, ctx).run())
 
 
 @register_pass
@@ -117,14 +117,14 @@ class _Scaling:
     """The parts common to both directions: the order of the expressions, the number of their uses, and those that
     multiply by factors."""
 
-    def __init__(self, body: Expr, ctx: PassContext) -> None:
-        self.body = body
+    def __init__(self, function: Function, ctx: PassContext) -> None:
+        self.body = function.body
         self.ctx = ctx
-        self.order = post_order(body)
+        self.order = post_order(function)[:-1]
         factors = {node: _factor(node) for node in self.order}
         #: The operand and the factors of each expression that multiplies by a constant.
         self.factors = {node: found for node, found in factors.items() if found is not None}
-        self.uses: dict[Expr, int] = {body: 1}
+        self.uses: dict[Expr, int] = {self.body: 1}
         for node in self.order:
             for child in node.children:
                 self.uses[child] = self.uses.get(child, 0) + 1

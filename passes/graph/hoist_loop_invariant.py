@@ -39,8 +39,7 @@ class HoistLoopInvariant(FunctionPass):
         """Return ``func`` without loop-invariant expressions in its loops."""
         if is_primitive(func):
             return func
-        order = post_order(func.body, children_of=children_outside_groups)
-        if not any(isinstance(node, Loop) for node in order):
+        if not any(isinstance(node, Loop) for node in post_order(func)):
             return func
         body = rewrite_graph(func.body, identity, always)
         return func.with_body(_hoist(body, ctx))

@@ -84,7 +84,7 @@ class _Inference:
     def undeclared(self, function: Function) -> list[GlobalVar]:
         """Return the called functions whose type is known only after inference."""
         found: dict[str, GlobalVar] = {}
-        for node in post_order(function.body):
+        for node in post_order(function):
             callee = node.op if isinstance(node, Call) else node
             if not isinstance(callee, GlobalVar) or callee.name in self.inferred or callee not in self.mod:
                 continue

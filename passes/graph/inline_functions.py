@@ -24,7 +24,7 @@ from tilewright.passes.base import SKIP_OPTIMIZATION, ModulePass
 from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import module_pass
 from tilewright.passes.graph.call_graph import callees, callees_first, recursive_functions
-from tilewright.passes.graph.walk import is_primitive, rewrite_graph
+from tilewright.passes.graph.walk import is_primitive, rewrite_body, rewrite_graph
 from tilewright.passes.registry import register_pass
 
 INLINE = "Inline"
@@ -80,7 +80,7 @@ def _inline(function: Function, inlined: dict[str, Function], ctx: PassContext) 
             return instantiate(callee, node.args, copy=not first)
         return node
 
-    return function.with_body(rewrite_graph(function.body, expand))
+    return rewrite_body(function, expand)
 
 
 def instantiate(function: Function, args: tuple[Expr, ...], copy: bool = True) -> Expr:

@@ -36,7 +36,7 @@ from tilewright.graphir.printer import summary
 from tilewright.passes.base import FunctionPass
 from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import function_pass
-from tilewright.passes.graph.walk import is_primitive, rewrite_graph
+from tilewright.passes.graph.walk import is_primitive, rewrite_body
 from tilewright.passes.properties import TYPED, UNFOLDED, UNGROUPED
 from tilewright.passes.registry import register_pass
 from tilewright.tensorir.dtype import FLOAT32, INT32
@@ -74,7 +74,7 @@ class NarrowProducts(FunctionPass):
             )
             return found
 
-        return func.with_body(rewrite_graph(func.body, narrow))
+        return rewrite_body(func, narrow)
 
 
 def _of_halves(sums: SumOfProducts, target: Target) -> Expr | None:

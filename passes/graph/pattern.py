@@ -114,7 +114,7 @@ class Op(Pattern):
         self.attrs = attrs
         self.call = call
         #: Answers of :meth:`takes`.
-        self._taken: dict[Operator, bool] = {}
+        self._taken: dict[object, bool] = {}
         # What matches anything comes last: most arguments that do not match are found at once.
         self._order = sorted(enumerate(args), key=lambda numbered: isinstance(numbered[1], Bind))
 
@@ -127,12 +127,12 @@ class Op(Pattern):
         return found
 
     def match(self, node: Expr, found: Match) -> bool:
-        if type(node) is not Call or len(node.args) != len(self.args):
+        if type(node) is not Call:
             return False
-        if not isinstance(node.op, Operator):
-            return False
-        takes = self._taken.get(node.op)
-        if takes is False or (takes is None and not self.takes(node.op)):
+        takes = self._taken.get(node.op)  # most calls fail here; a function is never among the operators
+        if takes is None:
+            takes = isinstance(node.op, Operator) and self.takes(node.op)
+        if not takes or len(node.args) != len(self.args):
             return False
         if self.attrs is not None:
             found[self.attrs] = node.attrs

@@ -29,7 +29,7 @@ from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import function_pass
 from tilewright.passes.graph.pattern import AnyConstant, Bind, Match, Op, Rule, Rules, Splat
 from tilewright.passes.graph.rows import ROWS
-from tilewright.passes.graph.walk import rewrite_graph
+from tilewright.passes.graph.walk import rewrite_body
 from tilewright.passes.registry import register_pass
 from tilewright.tensorir.dtype import DataType
 from tilewright.tensorir.errors import TypeInferenceError
@@ -342,4 +342,4 @@ class SimplifyExpr(FunctionPass):
                 return node
             return table.apply(node)
 
-        return func.with_body(rewrite_graph(func.body, simplify))
+        return rewrite_body(func, simplify)

@@ -22,7 +22,7 @@ from tilewright.graphir.op import Operator
 from tilewright.passes.base import FunctionPass
 from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import function_pass
-from tilewright.passes.graph.walk import rewrite_graph
+from tilewright.passes.graph.walk import rewrite_body
 from tilewright.passes.registry import register_pass
 
 
@@ -33,7 +33,7 @@ class SimplifyInference(FunctionPass):
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
         """Return ``func`` with such calls replaced."""
-        return func.with_body(rewrite_graph(func.body, _simplify))
+        return rewrite_body(func, _simplify)
 
 
 def _simplify(node: Expr) -> Expr:

@@ -22,7 +22,7 @@ from tilewright.passes.base import ModulePass
 from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import module_pass
 from tilewright.passes.graph.call_graph import callees, recursive_functions
-from tilewright.passes.graph.walk import is_primitive, rewrite_graph
+from tilewright.passes.graph.walk import is_primitive, rewrite_body
 from tilewright.passes.properties import TYPED
 from tilewright.passes.registry import register_pass
 from tilewright.tensorir.errors import TypeInferenceError
@@ -67,9 +67,10 @@ class _Specializer:
         return self.mod
 
     def function(self, function: Function) -> Function:
-        if not any(map(self.sizes, post_order(function.body))):
+        calls = [node for node in post_order(function) if type(node) is Call and not isinstance(node.op, Operator)]
+        if not any(map(self.sizes, calls)):
             return function
-        return function.with_body(rewrite_graph(function.body, self.call))
+        return rewrite_body(function, self.call)
 
     def sizes(self, node: Expr) -> dict[ScalarExpr, Dim]:
         """Return the sizes that an expression gives to the function that it calls."""

@@ -45,9 +45,26 @@ def rewrite_graph(
         VerifyError: a let is recursive.
     """
     done = {} if done is None else done
-    if root in done:
-        return done[root]
-    order = post_order(root, known=done)
+    return done[root] if root in done else _rewrite(root, post_order(root, known=done), transform, inline, done)
+
+
+def rewrite_body(
+    function: Function,
+    transform: Transform,
+    inline: Callable[[Expr], bool] = never,
+    done: dict[Expr, Expr] | None = None,
+) -> Function:
+    """Rebuild the body of ``function`` as :func:`rewrite_graph` does; return ``function`` itself if nothing changes."""
+    if done:
+        return function.with_body(rewrite_graph(function.body, transform, inline, done))
+    order = post_order(function)  # which is kept with the function
+    order.pop()
+    return function.with_body(_rewrite(function.body, order, transform, inline, {}))
+
+
+def _rewrite(
+    root: Expr, order: list[Expr], transform: Transform, inline: Callable[[Expr], bool], done: dict[Expr, Expr]
+) -> Expr:
     lets = {node.var: node for node in order if type(node) is Let}
     placed = any(node.span is not None for node in order)
     settled: set[Expr] = {*done, *done.values()} if placed else set()  # expressions that transform has not just made
@@ -135,6 +152,9 @@ def with_effects(order: Iterable[Expr], functions: bool = False) -> set[Expr]:
 
 def nested_functions(root: Function) -> list[Function]:
     """Return the functions inside ``root`` except fused groups, inner ones first, and ``root`` last."""
+    functions = [node for node in post_order(root) if isinstance(node, Function)]
+    if not any(map(is_primitive, functions[:-1])):
+        return functions
 
     def children(node: Expr) -> Iterable[Expr]:
         return () if node is not root and is_primitive(node) else node.children

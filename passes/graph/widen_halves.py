@@ -30,7 +30,7 @@ from tilewright.graphir.types import TensorType
 from tilewright.passes.base import FunctionPass
 from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import function_pass
-from tilewright.passes.graph.walk import is_primitive, rewrite_graph
+from tilewright.passes.graph.walk import is_primitive, rewrite_body
 from tilewright.passes.properties import TYPED, UNGROUPED
 from tilewright.passes.registry import register_pass
 
@@ -55,7 +55,7 @@ class WidenHalves(FunctionPass):
             wide = [calls.cast(arg, dtype="float32") for arg in node.args]
             return calls.cast(Call(node.op, wide, node.attrs, None, node.span), dtype=node.tensor_type.dtype)
 
-        return func.with_body(rewrite_graph(func.body, widen))
+        return rewrite_body(func, widen)
 
 
 def _is_worth_it(node: Call, op: Operator) -> bool:

@@ -30,7 +30,7 @@ from tilewright.graphir.visitor import post_order, rewrite
 from tilewright.passes.base import ModulePass
 from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import module_pass
-from tilewright.passes.graph.walk import as_group
+from tilewright.passes.graph.walk import as_group, is_primitive
 from tilewright.passes.lower.adopt import adopt
 from tilewright.passes.lower.generalize import SizeGeneralizer
 from tilewright.passes.lower.guard_accesses import guard_accesses
@@ -66,7 +66,7 @@ class LowerToTensorIR(ModulePass):
         lowered: dict[GlobalVar, AnyFunction] = {}
         for key, function in mod.functions.items():
             if isinstance(function, Function):
-                lowered[key] = function.with_body(kernels.lower(function.body))
+                lowered[key] = kernels.lower(function)
             else:
                 check_inner_calls(function, mod)
                 lowered[key] = guard_accesses(adopt(function, key.name), ctx)
@@ -85,9 +85,10 @@ class _Kernels:
         self._known: dict[int, list[tuple[Function, list[Excess | None] | None, GlobalVar]]] = {}
         self._parts: dict[Expr, Excess] = {}
 
-    def lower(self, body: Expr) -> Expr:
-        self._parts = find_parts(body)
-        return rewrite(body, self._replace, {group: group for group in _primitives(body)})
+    def lower(self, function: Function) -> Function:
+        self._parts = find_parts(function)
+        groups: dict[Expr, Expr] = {node: node for node in post_order(function) if is_primitive(node)}
+        return function.with_body(rewrite(function.body, self._replace, groups))
 
     def _replace(self, old: Expr, new: Expr) -> Expr:
         if not isinstance(new, Call) or not isinstance(old, Call):
@@ -150,10 +151,6 @@ class _Kernels:
         self._numbers[wanted] = number
         self._names.add(name)
         return name
-
-
-def _primitives(body: Expr) -> list[Function]:
-    return [node for node in post_order(body) if isinstance(node, Function) and node.attrs.get(PRIMITIVE)]
 
 
 def _kernel_name(operators: Sequence[str]) -> str:

@@ -135,8 +135,18 @@ def _is_window(load: BufferLoad, consumer: Block) -> bool:
 
 
 def has_contraction(schedule: Schedule) -> bool:
-    """Return whether some block sums products."""
-    return any(contraction(block_of(schedule, ref)) is not None for ref in reduction_blocks(schedule))
+    """Return whether some block sums products of elements that several results share. Where each result has elements of
+    its own (the product of two images, summed for each channel), a tile of results would load as much as it
+    multiplies."""
+    return any(_shares_elements(block_of(schedule, ref)) for ref in reduction_blocks(schedule))
+
+
+def _shares_elements(block: Block) -> bool:
+    found = contraction(block)
+    if found is None:
+        return False
+    varying = [item.var for item in spatial(block) if constant(item.extent) != 1]
+    return not all(uses(load, var) for load in (found.left, found.right) for var in varying)
 
 
 def reduction_blocks(schedule: Schedule) -> list[BlockRef]:

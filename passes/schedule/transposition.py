@@ -21,6 +21,7 @@ from tilewright.passes.schedule.cost import are_enough_tasks, exchanged_tiles, v
 from tilewright.passes.schedule.facts import (
     Access,
     block_of,
+    constant,
     is_contiguous,
     loads,
     mergeable,
@@ -34,6 +35,7 @@ from tilewright.passes.schedule.facts import (
 )
 from tilewright.passes.schedule.rule import Declined, Nest, ScheduleRule, register_schedule_rule
 from tilewright.tensorir.errors import ScheduleError
+from tilewright.tensorir.expr import BufferLoad, Var
 from tilewright.tensorir.keys import TRANSPOSE
 from tilewright.tensorir.schedule import BlockRef, LoopRef, Schedule
 from tilewright.tensorir.stmt import Block, IterVar
@@ -81,7 +83,7 @@ def plan_transposition(nest: Nest) -> Iterator[Transposition] | Declined:
     strided = [
         load
         for load in loads(block)
-        if any(uses(load, item.var) for item in inner) and not is_contiguous(load, items[-1].var)
+        if any(uses(load, item.var) for item in inner) and not _is_vector(load, items[-1].var)
     ]
     found = [{n for n in range(columns.start) if _walks(load, items[n])} for load in strided]
     common = set.intersection(*found) if found else set()
@@ -106,6 +108,16 @@ def plan_transposition(nest: Nest) -> Iterator[Transposition] | Declined:
             f"no tile of {' or '.join(map(str, sizes)) or 'so few'} rows and columns fits block {block.name}"
         )
     return _tiles(block, names[row], fitting)
+
+
+def _is_vector(load: BufferLoad, column: Var) -> bool:
+    """Return whether neighbouring columns of a load are neighbours in memory: a factor of each channel may have
+    dimensions of one element behind that of the channels."""
+    behind = 0
+    if not load.buffer.strides:
+        while behind < len(load.indices) - 1 and constant(load.buffer.shape[-1 - behind]) == 1:
+            behind += 1
+    return is_contiguous(load, column, behind)
 
 
 def _tiles(block: Block, row: str, sizes: Sequence[int]) -> Iterator[Transposition]:

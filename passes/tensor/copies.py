@@ -100,9 +100,9 @@ class FoldingCopier(ScopedMutator):
         if not isinstance(node, Expr):
             return super().mutate(node)
         values = self.values
-        if not values or isinstance(node, IntImm):
+        if not values or type(node) is IntImm:
             return node
-        if isinstance(node, Var):
+        if type(node) is Var:
             return values.get(node, node)
         names = self._numbered.get(node, _UNSEEN)
         if names is _UNSEEN:

@@ -28,7 +28,8 @@ from tilewright.passes.registry import register_pass
 from tilewright.tensorir.errors import VerifyError
 from tilewright.tensorir.expr import Choose, Expr, IntImm, Var, all_of, compare
 from tilewright.tensorir.functor import CHOICES, Mutator, kinds, substitute
-from tilewright.tensorir.stmt import Block, IfThenElse, PrimFunc, Stmt, sequence
+from tilewright.tensorir.schedule.nests import walk_nests
+from tilewright.tensorir.stmt import Allocate, Block, For, IfThenElse, PrimFunc, SeqStmt, Stmt, sequence
 
 
 class _BlockLowerer(Mutator):
@@ -73,8 +74,16 @@ def _guarded(condition: Expr, body: Stmt) -> Stmt:
 
 def lower_blocks(func: PrimFunc) -> PrimFunc:
     """Return ``func`` without blocks."""
-    lowerer = _ChoiceLowerer() if kinds(func.body) & CHOICES else _BlockLowerer()  # choices may be outside of blocks
+    lowerer = _ChoiceLowerer() if any(map(_chooses, walk_nests(func.body))) else _BlockLowerer()
     return func.with_body(lowerer.mutate(func.body))
+
+
+def _chooses(stmt: Stmt) -> bool:
+    """Return whether ``stmt``, one of those around the blocks, chooses a formula itself. Whether a block does, its own
+    lowering finds out: most statements are blocks and loops around them."""
+    if isinstance(stmt, For):
+        return bool((kinds(stmt.min) | kinds(stmt.extent)) & CHOICES)
+    return not isinstance(stmt, (Block, SeqStmt, Allocate)) and bool(kinds(stmt) & CHOICES)
 
 
 def refuse_block(block: Block) -> NoReturn:

@@ -24,6 +24,9 @@ After::
       }
     }
 
+Of several operands that are read along columns, not each is transposed, but the result, where it can be computed along
+columns: other operands are the same in a column, as the factors of channels are.
+
 Otherwise the elements of each vector would be gathered one by one. The number of rows is a power of two, ``n``; each of
 ``log2(n)`` steps interleaves vector ``k`` with vector ``k + n / 2``, the perfect shuffle of all rows, and ``log2(n)``
 perfect shuffles of ``n * n`` elements are the transposition (Stone, "Parallel processing with the perfect shuffle",
@@ -91,18 +94,23 @@ class _Tiles(IntentLowering):
             return "no operand is contiguous along the rows"
         if any(node.buffer is store.buffer for node in loads):
             return "it reads the buffer that it writes"
-        tiles = [
-            Buffer(f"{load.buffer.name}_tile", (as_expr(size), as_expr(size)), load.dtype, "register")
-            for load in operands
-        ]
+        parts: list[tuple[str, Expr]] = [(load.buffer.name, load) for load in operands]
+        if len(parts) > 1 and not any(load not in operands and _depends(load, i) for load in loads):
+            # Along the rows the other operands are the same number: the result can be computed there, and exchanged.
+            parts = [(store.buffer.name, store.value)]
+        tiles = [Buffer(f"{name}_tile", (as_expr(size), as_expr(size)), part.dtype, "register") for name, part in parts]
         exchanged: dict[Expr, Expr] = {
-            load: BufferLoad(tile, (i, j)) for load, tile in zip(operands, tiles, strict=True)
+            part: BufferLoad(tile, (i, j)) for (_, part), tile in zip(parts, tiles, strict=True)
         }
         columns = cast(Stmt, ExprReplacer(exchanged).mutate(columns))
         result: Stmt = For(i, rows.min, rows.extent, "unrolled", columns)
-        for load, tile in zip(operands, tiles, strict=True):
-            result = Allocate(tile, sequence(_exchange(load, i, j, tile, size), result))
+        for (name, part), tile in zip(parts, tiles, strict=True):
+            result = Allocate(tile, sequence(_exchange(name, part, i, j, tile, size), result))
         return result
+
+
+def _depends(load: BufferLoad, var: Var) -> bool:
+    return any(uses_var(part, {var}) for part in (*load.indices, load.predicate) if part is not None)
 
 
 def _is_transposed(load: BufferLoad, i: Var, j: Var, analyzer: Analyzer) -> bool:
@@ -118,12 +126,12 @@ def _offset(load: BufferLoad) -> Expr:
     return functools.reduce(lambda total, step: total + step[0] * step[1], steps, as_expr(0))
 
 
-def _exchange(operand: BufferLoad, i: Var, j: Var, tile: Buffer, size: int) -> Stmt:
-    """Load ``size`` vectors along ``i``, one for each ``j``, and store them into ``tile`` transposed."""
+def _exchange(called: str, operand: Expr, i: Var, j: Var, tile: Buffer, size: int) -> Stmt:
+    """Compute ``size`` vectors along ``i``, one for each ``j``, and store them into ``tile`` transposed."""
     made: list[tuple[Var, Expr]] = []
 
     def name(value: Expr) -> Var:
-        made.append((Var(f"{operand.buffer.name}_{len(made)}", value.dtype), value))
+        made.append((Var(f"{called}_{len(made)}", value.dtype), value))
         return made[-1][0]
 
     def row(number: int) -> tuple[Expr, Expr]:

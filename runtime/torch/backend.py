@@ -15,6 +15,7 @@ from torch import fx
 from torch._dynamo.backends.common import aot_autograd
 
 from tilewright.graphir.frontend.torch.decompositions import compile_table
+from tilewright.runtime.torch.checks import with_checks_last
 from tilewright.runtime.torch.compiled import CompiledGraph
 from tilewright.runtime.torch.partition import partitioned
 from tilewright.tensorir.errors import InputError
@@ -100,7 +101,7 @@ def compiled(graph: fx.GraphModule, options: Options, static: Sequence[int] = ()
     def whole(part: fx.GraphModule, frozen: Sequence[int]) -> CompiledGraph:
         return CompiledGraph(part, frozen, options.opt_level)
 
-    return partitioned(graph, static, whole, options.fallback)
+    return with_checks_last(graph, lambda inner: partitioned(inner, static, whole, options.fallback))
 
 
 def _options(mode: str | None, given: Mapping[str, Any]) -> Options:

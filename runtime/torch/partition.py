@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import sympy
 import torch
 from torch import fx
 from torch._functorch.aot_autograd import make_boxed_func
@@ -26,6 +27,7 @@ from tilewright.graphir.frontend.torch.importer import (
     load_converters,
     overload_name,
 )
+from tilewright.graphir.frontend.torch.sizes import undetermined
 from tilewright.graphir.frontend.torch.tensors import stored_type
 from tilewright.passes.context import PassContext
 from tilewright.tensorir.errors import TilewrightError, UnsupportedOperatorError
@@ -62,12 +64,15 @@ def partitioned(
     inputs = [node for node in graph.graph.nodes if node.op == "placeholder"]
     names = {inputs[number].name for number in static}
     cut = partitioner.fuse_partitions(partitioner.propose_partitions())
+    sources = _Sources()
     for node in list(cut.graph.nodes):
         if node.op == "call_module":
             part = cut.get_submodule(str(node.target))
             _take_attributes(node, part)
+            _take_numbers(node, part, sources)
             frozen = [n for n, arg in enumerate(node.args) if isinstance(arg, fx.Node) and arg.name in names]
             _replace(cut, str(node.target), _Part(compile_part(part, frozen)))
+        sources.see(node)
     cut.recompile()
     return make_boxed_func(cut.forward)  # type: ignore[no-any-return]
 
@@ -100,6 +105,51 @@ def _take_attributes(call: fx.Node, part: fx.GraphModule) -> None:
         placeholder.replace_all_uses_with(own)
         part.graph.erase_node(placeholder)
     call.args = tuple(given)
+    part.recompile()
+
+
+class _Sources:
+    """Where the numbers of symbols are found: the nodes of a graph that are a symbol, or have it as a dimension."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[sympy.Symbol, fx.Node] = {}
+        self._dims: dict[sympy.Symbol, tuple[fx.Node, int]] = {}
+
+    def see(self, node: fx.Node) -> None:
+        """Note what is found in a node."""
+        value = node.meta.get("val")
+        if isinstance(value, torch.SymInt) and isinstance(value.node.expr, sympy.Symbol):
+            self._numbers.setdefault(value.node.expr, node)
+        for axis, size in enumerate(value.shape if isinstance(value, torch.Tensor) else ()):
+            if isinstance(size, torch.SymInt) and isinstance(size.node.expr, sympy.Symbol):
+                self._dims.setdefault(size.node.expr, (node, axis))
+
+    def number(self, name: sympy.Symbol, before: fx.Node) -> fx.Node | None:
+        """Return the node that is the number of a symbol, which may be new; None if no node has it."""
+        if name not in self._numbers and name in self._dims:
+            owner, axis = self._dims[name]
+            with before.graph.inserting_before(before):
+                made = before.graph.call_function(torch.ops.aten.sym_size.int, (owner, axis))
+            made.meta["val"] = owner.meta["val"].shape[axis]
+            self._numbers[name] = made
+        return self._numbers.get(name)
+
+
+def _take_numbers(call: fx.Node, part: fx.GraphModule, sources: _Sources) -> None:
+    """Give a part the symbols that do not follow from its inputs, such as n for a tensor of ``n*n`` elements, as
+    further inputs."""
+    inputs = [node for node in part.graph.nodes if node.op == "placeholder"]
+    values = [node.meta.get("val") for node in inputs]
+    sizes = [size for value in values for size in (value.shape if isinstance(value, torch.Tensor) else (value,))]
+    for name in undetermined([size.node.expr for size in sizes if isinstance(size, torch.SymInt)]):
+        number = sources.number(name, call)
+        if number is None:
+            continue
+        with part.graph.inserting_after(inputs[-1]):
+            own = part.graph.placeholder(f"size_{name}")
+        own.meta["val"] = number.meta["val"]
+        inputs.append(own)
+        call.args = (*call.args, number)
     part.recompile()
 
 

@@ -28,9 +28,9 @@ class IndexAlgebra(DividingAlgebra):
         here = self.here
         found = here.linear.get(expr)
         if found is None:
-            if isinstance(expr, IntImm):  # its form depends on no facts
+            if type(expr) is IntImm:  # its form depends on no facts
                 return self._number(expr)
-            if isinstance(expr, Var):
+            if type(expr) is Var:
                 found = here.linear[expr] = self._variable(expr)
                 return found
             home = here.home(expr)
@@ -50,9 +50,9 @@ class IndexAlgebra(DividingAlgebra):
         return found
 
     def _convert(self, expr: Expr) -> Linear:
-        if isinstance(expr, BinaryOp):
+        if type(expr) is BinaryOp:
             return self._binary(expr)
-        if isinstance(expr, UnaryOp) and expr.op == "neg":
+        if type(expr) is UnaryOp and expr.op == "neg":
             return -self.linear(expr.a)
         return self._operand_form(expr)
 
@@ -79,7 +79,7 @@ class IndexAlgebra(DividingAlgebra):
     def _binary(self, expr: BinaryOp) -> Linear:
         op = expr.op
         a = self.linear(expr.a)
-        if op == "mul" and isinstance(expr.b, IntImm):
+        if op == "mul" and type(expr.b) is IntImm:
             return a.scale(self._number(expr.b).const)
         b = self.linear(expr.b)
         if op == "add":

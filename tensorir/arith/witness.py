@@ -63,7 +63,7 @@ class Witness:
 
     def value(self, expr: Expr) -> int | None:
         """The value of an integer or boolean expression; None if it depends on more than variables."""
-        if isinstance(expr, IntImm):
+        if type(expr) is IntImm:
             return expr.value
         known = self._known
         found = known.get(expr)
@@ -72,7 +72,7 @@ class Witness:
         return found
 
     def _evaluate(self, expr: Expr) -> int | None:
-        if isinstance(expr, (BinaryOp, Compare)):
+        if type(expr) is BinaryOp or type(expr) is Compare:
             a = self.value(expr.a)
             b = None if a is None else self.value(expr.b)
             if a is None or b is None:
@@ -88,7 +88,7 @@ class Witness:
                 return operation(a, b)
             division = _DIVISIONS.get(expr.op)
             return None if division is None or b == 0 else division(a, b)
-        if isinstance(expr, Var):
+        if type(expr) is Var:
             found = self._values.get(expr)
             if found is None:
                 lanes = LANES.get(expr)

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence, Set
 
 from tilewright.tensorir.expr import Buffer, BufferLoad, Expr, Var, as_expr
-from tilewright.tensorir.functor import leaves, walk_to_loads
+from tilewright.tensorir.functor import LOADS, kinds, leaves, walk_to_loads
 from tilewright.tensorir.node import notes_on
 from tilewright.tensorir.schedule.indices import structure
 from tilewright.tensorir.sources import inherit
@@ -90,7 +90,7 @@ def _regions_of(block: Block) -> tuple[tuple[BufferRegion, ...], tuple[BufferReg
 def _region(buffer: Buffer, indices: Sequence[Expr], inner: Set[Var]) -> BufferRegion:
     ranges = []
     for index, extent in zip(indices, buffer.shape, strict=True):
-        varies = any(leaf in inner or isinstance(leaf, Buffer) for leaf in leaves(index))
+        varies = kinds(index) & LOADS or not leaves(index).isdisjoint(inner)
         ranges.append(Range(_ZERO, extent) if varies else Range(index, _ONE))
     return BufferRegion(buffer, tuple(ranges))
 

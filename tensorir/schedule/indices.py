@@ -13,8 +13,8 @@ def variables_of(expr: Expr) -> set[Var]:
 
 def structure(expr: Expr) -> object:
     """Return a hashable value that is equal for integer expressions of equal structure."""
-    if isinstance(expr, IntImm):
+    if type(expr) is IntImm:
         return expr.value
-    if isinstance(expr, BinaryOp):
+    if type(expr) is BinaryOp:
         return (expr.op, structure(expr.a), structure(expr.b))
     return expr

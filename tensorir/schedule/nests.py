@@ -21,11 +21,11 @@ def loops_in(path: Sequence[Stmt]) -> list[For]:
 
 def blocks_in(stmt: Stmt) -> tuple[Block, ...]:
     """The blocks in ``stmt``, in program order."""
-    while isinstance(stmt, (For, Allocate)):
+    while type(stmt) is For or type(stmt) is Allocate:
         stmt = stmt.body
-    if isinstance(stmt, SeqStmt):
+    if type(stmt) is SeqStmt:
         return _contents(stmt).blocks
-    return (stmt,) if isinstance(stmt, Block) else ()
+    return (stmt,) if type(stmt) is Block else ()
 
 
 class _Contents:
@@ -42,14 +42,18 @@ class _Contents:
         self.places: dict[Var | str, Stmt] = {}
         for part in sequence.stmts:
             stmt = part
-            while isinstance(stmt, (For, Allocate)):
-                if isinstance(stmt, For):
+            while True:
+                if type(stmt) is For:
                     self.places[stmt.var] = part
-                stmt = stmt.body
-            if isinstance(stmt, Block):
+                    stmt = stmt.body
+                elif type(stmt) is Allocate:
+                    stmt = stmt.body
+                else:
+                    break
+            if type(stmt) is Block:
                 self.places[stmt.name] = part
                 blocks.append(stmt)
-            elif isinstance(stmt, SeqStmt):
+            elif type(stmt) is SeqStmt:
                 inner = _contents(stmt)
                 self.places.update(dict.fromkeys(inner.places, part))
                 blocks.extend(inner.blocks)
@@ -72,16 +76,16 @@ def path_to(stmt: Stmt, key: Var | str) -> tuple[Stmt, ...] | None:
     current: Stmt | None = stmt
     while current is not None:
         path.append(current)
-        if isinstance(current, For):
+        if type(current) is For:
             if current.var is key:
                 return tuple(path)
             current = current.body
-        elif isinstance(current, SeqStmt):
-            current = _contents(current).places.get(key)
-        elif isinstance(current, Allocate):
+        elif type(current) is Allocate:
             current = current.body
+        elif type(current) is SeqStmt:
+            current = _contents(current).places.get(key)
         else:
-            return tuple(path) if isinstance(current, Block) and current.name == key else None
+            return tuple(path) if type(current) is Block and current.name == key else None
     return None
 
 
@@ -121,14 +125,14 @@ def rewrite(stmt: Stmt, table: Mapping[Stmt, Stmt | None], within: Set[Stmt] | N
         return new
     if within is not None and stmt not in within:
         return stmt
-    if isinstance(stmt, (For, Allocate)):
+    if type(stmt) is For or type(stmt) is Allocate:
         body = rewrite(stmt.body, table, within)
         if body is stmt.body:
             return stmt
         if body is None:
             return None
         return with_loop_body(stmt, body) if isinstance(stmt, For) else Allocate(stmt.buffer, body)
-    if isinstance(stmt, SeqStmt):
+    if type(stmt) is SeqStmt:
         parts = [rewrite(part, table, within) for part in stmt.stmts]
         if all(map(operator.is_, parts, stmt.stmts)):
             return stmt

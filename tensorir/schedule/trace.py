@@ -91,11 +91,11 @@ class Trace:
 
     def record(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> None:
         """Append an instruction; handles among the arguments and in the result become symbols."""
-        encoded = tuple(self._encode(arg) for arg in args)
+        encoded = tuple([self._encode(arg) for arg in args])
         named = {key: self._encode(value) for key, value in kwargs.items()}
         outputs: tuple[str, ...] = ()
         if isinstance(result, (list, tuple)):
-            outputs = tuple(self._symbol(handle) for handle in result)
+            outputs = tuple([self._symbol(handle) for handle in result])
         elif isinstance(result, (BlockRef, LoopRef)):
             outputs = (self._symbol(result),)
         self.instructions.append(Instruction(name, encoded, named, outputs, isinstance(result, (list, tuple))))

@@ -46,24 +46,45 @@ def values(dtype: DataType, size: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize("name", TENSOR_DTYPES)
-@pytest.mark.parametrize("stride", [1, 2, -1, 0])
+@pytest.mark.parametrize("stride", [1, 2, 3, 4, 5, -1, -3, 0])
 def test_vectors_with_any_stride(name: str, stride: int) -> None:
     dtype = DataType(name)
-    source, result = Buffer("x", (32,), dtype), Buffer("y", (32,), dtype)
-    x = values(dtype, 32)
-    start = 7 if stride < 0 else 0
+    source, result = Buffer("x", (40,), dtype), Buffer("y", (40,), dtype)
+    x = values(dtype, 40)
+    start = 7 * -stride if stride < 0 else 0
     load = BufferStore(result, BufferLoad(source, (ramp(start, stride),)), (ramp(0),))
-    y = np.zeros(32, dtype.numpy)
+    y = np.zeros(40, dtype.numpy)
     execute(PrimFunc("f", (source, result), load), x, y)
     places = start + stride * np.arange(8)
     assert (y[:8] == x[places]).all() and not y[8:].any()
     store = BufferStore(result, BufferLoad(source, (ramp(3),)), (ramp(start, stride),))
-    y = np.zeros(32, dtype.numpy)
+    y = np.zeros(40, dtype.numpy)
     execute(PrimFunc("f", (source, result), store), x, y)
-    expected = np.zeros(32, dtype.numpy)
+    expected = np.zeros(40, dtype.numpy)
     for lane, place in enumerate(places):
         expected[place] = x[3 + lane]
     assert (y == expected).all()
+
+
+@pytest.mark.parametrize("stride", [2, 3, 4, 5, -1, -2])
+def test_lanes_a_small_step_apart_are_shuffled_from_vectors(stride: int) -> None:
+    source, result = Buffer("x", (64,), "float32"), Buffer("y", (8,), "float32")
+    index = ramp(0 if stride > 0 else 7 * -stride, stride)
+    store = BufferStore(result, BufferLoad(source, (index,)), (ramp(0),))
+    code = emit_llvm_ir([PrimFunc("f", (source, result), store)], TARGET)
+    assert ("gather" in code) == (stride == 5)
+
+
+@pytest.mark.parametrize("stride", [2, 3, 4, -2])
+def test_lanes_a_small_step_apart_read_nothing_behind_the_last(stride: int) -> None:
+    size = 7 * abs(stride) + 1
+    source, result = Buffer("x", (size,), "float32"), Buffer("y", (8,), "float32")
+    pages = GuardedPages()
+    x, y = pages.at_end(size, DataType("float32")), np.zeros(8, np.float32)
+    x[:] = np.arange(size)
+    index = ramp(0 if stride > 0 else size - 1, stride)
+    execute(PrimFunc("f", (source, result), BufferStore(result, BufferLoad(source, (index,)), (ramp(0),))), x, y)
+    np.testing.assert_array_equal(y, x[::stride])
 
 
 @pytest.mark.parametrize("name", TENSOR_DTYPES)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from tests.fuzz import control, networks, operators
+from tests.fuzz import control, networks, operators, ordering
 from tests.fuzz.makers import Maker, complete
 from tests.fuzz.pool import SIZES, Pool
 from tests.fuzz.values import Array, Fill
@@ -25,7 +25,7 @@ from tilewright.graphir.op import get_operator
 from tilewright.graphir.ops.common import Binary, Unary
 from tilewright.tensorir.errors import ShapeError, TypeInferenceError
 
-__all__ = ["Model", "models", "networks", "operators"]
+__all__ = ["Model", "models", "networks", "operators", "ordering"]
 
 _MAKERS = complete()
 _UNARY = [name for name in _MAKERS if isinstance(get_operator(name), Unary)]

@@ -22,7 +22,10 @@ PARTS = {
     "nn.winograd_input": "nn.conv2d at level 3",
     "nn.winograd_output": "nn.conv2d at level 3",
     "nn.winograd_product": "nn.conv2d at level 3",
+    "nn.winograd_sums": "nn.conv2d with 3x3 results at level 3",
+    "nn.winograd_sums_output": "nn.conv2d with 3x3 results at level 3",
     "nn.winograd_weight": "nn.conv2d at level 3",
+    "nn.winograd_window": "nn.conv2d with 3x3 results at level 3",
 }
 
 

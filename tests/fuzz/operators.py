@@ -1,4 +1,4 @@
-"""Make calls of the operators that move, convert, create, sort and search elements of tensors of any rank."""
+"""Make calls of the operators that move, convert and create elements of tensors of any rank."""
 
 from __future__ import annotations
 
@@ -79,12 +79,6 @@ def decomposed_reduction(pool: Pool, op: Operator) -> gi.Expr:
     if op.name == "norm":
         attrs["ord"] = pool.pick((2, 1))
     return op(x, **attrs)
-
-
-@maker("cumsum", "cumprod")
-def cumulative(pool: Pool, op: Operator) -> gi.Expr:
-    x = pool.numbers(least=1)
-    return op(x, axis=pool.axis(x), exclusive=pool.chance(30), reverse=pool.chance(30))
 
 
 @maker("arange")
@@ -352,15 +346,6 @@ def one_hot(pool: Pool, op: Operator) -> gi.Expr:
     on = pool.scalar(pool.pick(("float32", "int32", "bool")))
     off = pool.scalar(str(on.tensor_type.dtype))
     return op(indices, on, off, depth=pool.dim(most=9), axis=pool.number(-1, indices.tensor_type.ndim))
-
-
-@maker("top_k")
-def top_k(pool: Pool, op: Operator) -> gi.Expr:
-    x = pool.numbers(least=1)
-    axis = pool.axis(x)
-    extent = x.tensor_type.shape[axis]
-    k: Any = extent if pool.chance(30) else pool.number(0, min(5, pool.least(extent)))
-    return op(x, k=k, axis=axis, largest=not pool.chance(40))
 
 
 @maker("nonzero")

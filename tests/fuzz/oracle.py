@@ -65,7 +65,8 @@ EXACT = {
     "abs", "negative", "maximum", "minimum", "floor", "ceil", "round", "trunc", "sign", "where", "clip", "copy", "max",
     "min", "nn.relu", "nn.max_pool", "nn.max_pool2d", "nn.global_max_pool2d", "zeros", "ones", "zeros_like",
     "ones_like",
-    "full", "eye", "top_k", "bitcast", "argmax", "argmin", "decode", "encode", "nn.max_unpool",
+    "full", "eye", "top_k", "cummax", "cummin", "searchsorted", "bitcast", "argmax", "argmin", "decode", "encode",
+    "nn.max_unpool",
     "nn.max_pool_indices", "nn.dropout", "broadcast_to", "arange",
 }  # fmt: skip
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import pickle
+import weakref
 from typing import Any
 
 import numpy as np
@@ -172,6 +174,28 @@ def test_a_chain_of_100000_operators_is_walked_and_rewritten() -> None:
     changed = substitute(expr, {x: y})
     assert free_vars(changed) == [y] and free_vars(expr) == [x]
     assert rewrite(expr, lambda old, new: new) is expr
+
+
+def test_post_order_of_a_function_is_the_same_however_often_and_by_whom_it_is_changed() -> None:
+    x = gi.var("x", shape=(4,))
+    function = gi.Function([x], gi.exp(gi.tanh(x)))
+    first = post_order(function)
+    assert first == [x, function.body.args[0], function.body, function]
+    first.clear()
+    assert post_order(function) == [x, function.body.args[0], function.body, function]
+
+
+def test_a_function_that_was_walked_goes_with_its_last_reference() -> None:
+    x = gi.var("x", shape=(4,))
+    function = gi.Function([x], gi.exp(x))
+    post_order(function)
+    gone = weakref.ref(function)
+    gc.disable()
+    try:
+        del function
+        assert gone() is None
+    finally:
+        gc.enable()
 
 
 def test_post_order_visits_each_node_once_and_parts_first() -> None:

@@ -175,6 +175,8 @@ def test_reductions(name: str, axis: Any, keepdims: bool, shape: Any) -> None:
         ("nn.log_softmax", {"axis": -1}),
         ("nn.lp_normalize", {"axis": 0}),
         ("top_k", {"k": 2, "axis": 1}),
+        ("cummax", {"axis": 1}),
+        ("cummin", {"axis": 0}),
         ("tril", {}),
     ],
 )

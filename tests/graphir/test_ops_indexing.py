@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-import tilewright as tw
 from tilewright import graphir as gi
 from tilewright.graphir.op import get_operator
 from tilewright.passes.lower import LowerToTensorIR
@@ -283,87 +281,6 @@ def test_eye_has_ones_on_a_diagonal(check: Any) -> None:
         check("eye", [], {"n": 3, "m": 4, "k": k, "dtype": dtype}, lambda oracle=oracle: np.array(oracle))
 
 
-# Scans.
-
-
-@pytest.mark.parametrize(("dtype", "case"), EACH_DTYPE[1:9])
-def test_running_sums_and_products(check: Any, dtype: str, case: int) -> None:
-    axis, exclusive, reverse = [(1, True, True), (0, False, True), (2, True, False)][case]
-
-    def oracle(x: np.ndarray, combine: Callable[[Any, Any], Any], start: int) -> np.ndarray:
-        result = np.empty_like(x)
-        for place in places(x.shape):
-            row, at = list(place), place[axis]
-            span = range(at, x.shape[axis]) if reverse else range(at + 1)
-            members = [x[(*row[:axis], k, *row[axis + 1 :])] for k in span if not (exclusive and k == at)]
-            result[place] = functools.reduce(combine, members, x.dtype.type(start))
-        return result
-
-    attrs = {"axis": axis, "exclusive": exclusive, "reverse": reverse}
-    types = [((2, "n", 3), dtype)]
-    sizes = ({"n": 0}, {"n": 1}, {"n": 4})
-    with np.errstate(all="ignore"):
-        check("cumsum", types, attrs, lambda x: oracle(x, lambda p, q: p + q, 0), None, sizes, 2)
-        check("cumprod", types, attrs, lambda x: oracle(x, lambda p, q: p * q, 1), None, sizes, 2)
-
-
-# Sorting.
-
-ORDERS = [*((dtype, True) for dtype in NUMBERS), ("int8", False), ("float32", False)]
-
-
-def in_order(x: np.ndarray, axis: int, k: int, largest: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Selection: takes the best of what is left, ``k`` times."""
-    rows = np.moveaxis(x, axis, -1)
-    values = np.empty((*rows.shape[:-1], k), x.dtype)
-    indices = np.empty(values.shape, np.int64)
-    for row in places(rows.shape[:-1]):
-        left = list(range(rows.shape[-1]))
-        for number in range(k):
-            best = left[0]
-            for other in left[1:]:
-                a, b = (rows[(*row, n)] for n in ((other, best) if largest else (best, other)))
-                if a > b or (a != a and b == b):
-                    best = other
-            left.remove(best)
-            values[(*row, number)], indices[(*row, number)] = rows[(*row, best)], best
-    return np.moveaxis(values, -1, axis), np.moveaxis(indices, -1, axis)
-
-
-@pytest.mark.parametrize(("dtype", "largest"), ORDERS)
-def test_top_k_comes_in_order_and_keeps_equal_elements_in_theirs(check: Any, dtype: str, largest: bool) -> None:
-    cases = [((2, 7, 3), 1, 4), ((3, 6), -1, 6), ((5,), 0, 1), ((2, 1), 1, 1), ((2, 3), 1, 0)]
-    for shape, axis, k in cases if dtype == "float32" else cases[:1]:
-        check("top_k", [(shape, dtype)], {"k": k, "axis": axis, "largest": largest},
-              lambda x, a=axis, k=k: in_order(x, a, k, largest), few_values)  # fmt: skip
-
-
-def test_top_k_of_rows_whose_length_is_known_at_run_time(check: Any) -> None:
-    check("top_k", [((3, "n"), "float32")], {"k": 2, "axis": 1},
-          lambda x: in_order(x, 1, 2, True), few_values, ({"n": 2}, {"n": 9}, {"n": 33}))  # fmt: skip
-
-
-def few_values(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    """Numbers of which many are equal, among floats NaN and infinities."""
-    values = rng.integers(0, 5, shape)
-    if dtype.kind in "iu":
-        return values.astype(dtype)
-    return np.array([np.nan, -np.inf, np.inf, 1.5, -2.0])[values].astype(dtype)
-
-
-def test_top_k_of_a_symbolic_number(check: Any) -> None:
-    check("top_k", [(("n", 3), "float32")], {"k": gi.var("x", shape=("n",)).shape[0], "axis": 0},
-          lambda x: in_order(x, 0, len(x), True), few_values, ({"n": 1}, {"n": 6}))  # fmt: skip
-
-
-def test_top_k_sorts_long_rows(run: Any) -> None:
-    x = gi.var("x", shape=("n",))
-    model = tw.build(gi.Function([x], gi.TupleGetItem(get_operator("top_k")(x, k=("n"), axis=0), 1)))
-    for n in (1, 1023, 1024, 100_001):
-        values = np.random.default_rng(n).integers(0, 500, n).astype(np.float32)
-        np.testing.assert_array_equal(model(values), np.argsort(-values.astype(np.float64), kind="stable"))
-
-
 # Loops by hand.
 
 
@@ -438,6 +355,8 @@ def t(*shape: Any, dtype: str = "float32") -> gi.Var:
         (lambda: gi.scatter_elements(t(2), t(2, dtype="int64"), t(2), reduction="sum"), "expected one of none, add"),
         (lambda: gi.scatter_elements(t(2), t(2, dtype="int64"), t(3)), "updates: expected the shape of the indices"),
         (lambda: gi.top_k(t(2, 3), k=4), "k: expected at most the 3 elements along axis 1"),
+        (lambda: gi.searchsorted(t(2, 3), t(3, 3)), r"values: expected rows for those of the elements, \(2, m\)"),
+        (lambda: gi.searchsorted(t(), t(3)), "elements: expected at least one dimension, found"),
         (lambda: gi.cumsum(t(2, 3), axis=2), "axis: expected an axis of a tensor with 2 dimensions"),
         (lambda: gi.tril(t(2)), "x: expected at least 2 dimensions"),
         (lambda: gi.one_hot(t(2), 1.0, 0.0, depth=3), "indices: expected an integer tensor"),

@@ -97,7 +97,8 @@ def judge_input(info: Any, given: Any, training: bool, fallbacks: Fallbacks) -> 
         OutOfScopeError, SplitError, FellBackError, AssertionError, TilewrightError: as said.
     """
     torch.manual_seed(0)
-    module = info.module_cls(*given.constructor_input.args, **given.constructor_input.kwargs).train(training)
+    made = info.module_cls(*given.constructor_input.args, **given.constructor_input.kwargs)
+    module = made.to(torch.float32).train(training)  # buffers among the arguments may have another type
     if info.is_lazy:
         with torch.no_grad():
             module(*given.forward_input.args, **given.forward_input.kwargs)

@@ -9,7 +9,11 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: make torch")
 
+from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
 from torch.nn import functional as F  # noqa: E402, N812 - everybody calls it so
+
+from tilewright.graphir.frontend.torch.graphs import from_graph  # noqa: E402
+from tilewright.graphir.visitor import call_nodes  # noqa: E402
 
 IMAGES = (2, 3, 7, 9)
 VOLUME = (2, 3, 5, 6, 7)
@@ -57,6 +61,24 @@ def test_pooling_to_a_size(pool: str) -> None:
     agree(lambda x: getattr(F, pool)(x, (3, 4)), IMAGES)
 
 
+@pytest.mark.parametrize("options", [{"padding": 1}, {"padding": 2, "stride": 2, "dilation": 2}], ids=str)
+def test_convolution(options: dict[str, Any]) -> None:
+    agree(lambda x, w: F.conv2d(x, w, **options), (2, 4, 9, 8), (6, 4, 3, 3))
+
+
+def test_no_gradients_of_padding_are_computed() -> None:
+    x, weight, grad = torch.randn(2, 4, 9, 8), torch.randn(6, 4, 3, 3), torch.randn(2, 6, 9, 8)
+
+    def of_data(grad: Any, x: Any, weight: Any) -> Any:
+        backward = torch.ops.aten.convolution_backward
+        return backward(grad, x, weight, None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1, (True, False, False))[0]
+
+    made = from_graph(make_fx(of_data)(grad, x, weight).graph, {}).module
+    assert made is not None
+    (spread,) = [call for call in call_nodes(made["main"].body) if call.op.name == "nn.conv_transpose"]
+    assert spread.shape == x.shape
+
+
 @pytest.mark.parametrize("groups", [1, 3])
 def test_transposed_convolution(groups: int) -> None:
     agree(
@@ -83,11 +105,12 @@ def test_attention(is_causal: bool) -> None:
         "_upsample_nearest_exact2d",
         "upsample_bilinear2d",
         "upsample_bicubic2d",
+        "_upsample_bilinear2d_aa",
     ],
 )
 def test_resizing(name: str) -> None:
     backward = getattr(torch.ops.aten, f"{name}_backward").default
-    options = [] if "nearest" in name else [False]
+    options = [] if "nearest" in name else [name.endswith("aa")]
     grad = torch.randn(2, 3, 5, 12)
 
     def resized_back(x: Any) -> Any:
@@ -109,3 +132,65 @@ def test_distances_between_points(p: float) -> None:
 def test_masked_scatter() -> None:
     mask = torch.arange(20).reshape(4, 5) % 3 == 0
     agree(lambda x, source: x.masked_scatter(mask, source), (4, 5), (3, 6))
+
+
+@pytest.mark.parametrize("p", [0.5, 1.0, 2.0, float("inf")])
+def test_distances_of_points_among_each_other(p: float) -> None:
+    agree(lambda x: F.pdist(x.reshape(5, 3), p=p), (3, 5))
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+def test_bags_of_embeddings(mode: str) -> None:
+    indices, offsets = torch.tensor([1, 2, 2, 0, 4, 1, 3, 2]), torch.tensor([0, 3, 3, 6])
+    agree(lambda table: F.embedding_bag(indices, table, offsets, mode=mode, padding_idx=4), (5, 3))
+
+
+def test_rows_of_a_bag_are_scaled_by_how_often_they_occur() -> None:
+    indices, offsets = torch.tensor([1, 2, 2, 0, 4, 1, 3, 2]), torch.tensor([0, 3, 3, 6])
+    table, weight = torch.randn(5, 3, requires_grad=True), torch.randn(4, 3)
+
+    def total(table: Any, scaled: bool) -> Any:
+        bags = F.embedding_bag(indices, table, offsets, mode="sum", scale_grad_by_freq=scaled)
+        return (bags * weight).sum()
+
+    options = {"fallback": False}
+    compiled = torch.compile(total, backend="tilewright", fullgraph=True, options=options)
+    (found,) = torch.autograd.grad(compiled(table, True), table)
+    (unscaled,) = torch.autograd.grad(total(table, False), table)  # PyTorch takes the counts of other rows
+    torch.testing.assert_close(found, unscaled / torch.bincount(indices)[:, None])
+
+
+def test_weighted_bags_of_embeddings() -> None:
+    indices, offsets = torch.tensor([1, 2, 2, 0, 4, 1]), torch.tensor([0, 3, 3, 6])
+    agree(
+        lambda table, factors: F.embedding_bag(
+            indices, table, offsets, mode="sum", per_sample_weights=factors, include_last_offset=True
+        ),
+        (5, 3),
+        (6,),
+    )
+
+
+@pytest.mark.parametrize(("mode", "border"), [("bilinear", "zeros"), ("bicubic", "reflection"), ("nearest", "border")])
+def test_samples_of_an_image(mode: str, border: str) -> None:
+    agree(lambda x, grid: F.grid_sample(x, grid, mode, border, align_corners=False), IMAGES, (2, 4, 5, 2))
+
+
+def test_samples_of_a_volume_at_places_that_are_not_differentiated() -> None:
+    grid = torch.rand(2, 3, 2, 4, 3) * 2 - 1
+    agree(lambda x: F.grid_sample(x, grid.to(x.dtype), align_corners=True), VOLUME)
+
+
+def test_fourier_transforms() -> None:
+    def filtered(x: Any, response: Any) -> Any:
+        return torch.fft.irfft2(torch.fft.rfft2(x) * response, s=(6, 9))
+
+    agree(filtered, (2, 7, 9), (2, 7, 5))
+
+
+def test_directions_of_complex_numbers() -> None:
+    def turned(x: Any, y: Any) -> Any:
+        number = torch.complex(x, y)
+        return (torch.polar(x.abs(), y) * number.sgn()).abs() + number.angle()
+
+    agree(turned, (4, 5), (4, 5))

@@ -336,6 +336,32 @@ def test_an_error_in_the_middle_of_a_graph_is_pytorchs_and_the_next_call_works()
     assert_close(model(x), function(x))
 
 
+@pytest.mark.parametrize("gradients", [False, True])
+def test_checks_of_matrices_raise_pytorchs_errors_in_their_order(gradients: bool) -> None:
+    def function(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return torch.linalg.solve(x, torch.linalg.cholesky(y))
+
+    model = compile_(function, options={"fallback": False})
+    singular, indefinite = torch.zeros(3, 3, requires_grad=gradients), -torch.eye(3)
+    with pytest.raises(RuntimeError, match="cholesky"):
+        model(singular, indefinite)
+    with pytest.raises(RuntimeError, match="singular"):
+        model(singular, torch.eye(3))
+    x = (torch.eye(3) + 1).requires_grad_(gradients)
+    assert_close(model(x, torch.eye(3)), function(x, torch.eye(3)))
+
+
+def test_checks_of_matrices_go_with_what_runs_in_pytorch() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return torch.linalg.cholesky(torch.special.airy_ai(torch.linalg.inv(x)) + torch.eye(3) * 9)
+
+    model = compile_(function)
+    with pytest.raises(RuntimeError, match="singular"):
+        model(torch.zeros(3, 3))
+    x = torch.eye(3) + 1
+    assert_close(model(x), function(x))
+
+
 def test_an_error_of_an_operator_of_the_user_is_raised_as_it_is() -> None:
     class OwnError(Exception):
         pass

@@ -127,6 +127,69 @@ def test_a_part_takes_a_size_that_was_computed_before() -> None:
         assert_close(compile_(function, dynamic=True)(x, n), function(x, n))
 
 
+def test_a_part_takes_a_size_that_does_not_follow_from_its_inputs(builds: list[Any]) -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        n = x.shape[0]
+        squares = torch.special.airy_ai(torch.arange(n * n) * 1.0)
+        return torch.special.airy_ai(squares.cos() + 1).reshape(n, n) * x
+
+    model = compile_(function, dynamic=True)
+    for n in 3, 4:
+        x = torch.randn(n)
+        assert_close(model(x), function(x))
+    assert len(builds) == 3
+
+
+def test_a_part_takes_a_size_that_depends_on_data() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        positive = x[x > 0]
+        products = torch.special.airy_ai(positive.outer(positive).reshape(-1))
+        return torch.special.airy_ai(products.cos() + 1) * 2
+
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
+        model = compile_(function)
+        for n in 5, 9:
+            x = torch.randn(n)
+            assert_close(model(x), function(x))
+
+
+def test_parts_that_begin_where_data_say_have_gradients() -> None:
+    def function(x: torch.Tensor, starts: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return torch.tensor_split(x.exp(), starts)
+
+    x = torch.randn(6, 2, requires_grad=True)
+    model = compile_(function)
+    for starts in torch.tensor([1, 4]), torch.tensor([2, 3]):
+        (found,) = torch.autograd.grad(model(x, starts)[1].sum(), x)
+        (expected,) = torch.autograd.grad(function(x, starts)[1].sum(), x)
+        assert_close(found, expected)
+
+
+def test_rows_that_are_repeated_as_data_say_agree() -> None:
+    def function(x: torch.Tensor, repeats: torch.Tensor) -> torch.Tensor:
+        return torch.repeat_interleave(x * 2, repeats, dim=0).sin()
+
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
+        model = compile_(function, dynamic=True, options={"fallback": False})
+        for repeats in map(torch.tensor, ([2, 0, 3, 1], [0, 0, 5, 0], [0, 0])):
+            x = torch.randn(len(repeats), 3, requires_grad=True)
+            found, expected = model(x, repeats), function(x, repeats)
+            assert_close(found, expected)
+            weight = torch.randn(expected.shape)
+            assert_close(*(torch.autograd.grad((y * weight).sum(), x) for y in (found, expected)))
+
+
+def test_rows_of_a_table_are_scaled_to_a_norm_in_place() -> None:
+    indices, tables = torch.tensor([[1, 3], [1, 0]]), [torch.linspace(-2, 2, 15).reshape(5, 3) for _ in range(2)]
+
+    def function(table: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.embedding(indices, table, max_norm=1.5)
+
+    model = compile_(function, options={"fallback": False})
+    assert_close(model(tables[0]), function(tables[1]))
+    assert_close(*tables)
+
+
 def test_views_between_what_runs_in_pytorch_agree() -> None:
     def function(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
         y = torch.special.airy_ai(x.exp()[1:].t())

@@ -64,6 +64,16 @@ CASES: dict[str, Case] = {
         lambda x: torch.cumprod(x, 1),
         [("n", 5, 6)],
     ),
+    "determinants": (
+        lambda x: gi.det(x),
+        lambda x: torch.linalg.det(x),
+        [("n", 2, 4, 4)],
+    ),
+    "columns that are added": (
+        lambda x: gi.nn.col2im(x, image_shape=(7, 8), block_shape=(3, 2), strides=(2, 3), padding=(1, 0, 1, 0)),
+        lambda x: F.fold(x, (7, 8), (3, 2), stride=(2, 3), padding=(1, 0)),
+        [("n", 18, 12)],
+    ),
     "layer norm": (
         lambda x, g, b: gi.nn.layer_norm(x, g, b),
         lambda x, g, b: F.layer_norm(x, (10,), g, b),

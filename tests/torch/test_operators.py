@@ -19,7 +19,8 @@ from tilewright.graphir.frontend.torch import registry  # noqa: E402
 #: Entries of each family of converters, which the operators' NumPy references compute: these are fast.
 ENTRIES = (
     *("add", "atan2", "copysign", "remainder", "div.floor_rounding", "where", "clamp", "lerp", "frexp"),
-    *("sum", "var_mean", "argmax", "logsumexp", "cumsum", "linalg.vector_norm", "median", "cummax", "unique", "histc"),
+    *("sum", "var_mean", "argmax", "logsumexp", "cumsum", "linalg.vector_norm", "median", "cummax", "mode", "unique"),
+    *("histc", "isin"),
     *("as_strided", "roll", "diagonal", "unfold", "cat", "tile", "slice_scatter", "nn.functional.pixel_shuffle"),
     *("gather", "index_put", "scatter_reduce.mean", "masked_scatter", "topk", "searchsorted", "index_reduce.amax"),
     *("matmul", "addmm", "nn.functional.bilinear", "einsum", "linalg.qr", "cholesky_solve", "linalg.lu_solve"),
@@ -83,3 +84,22 @@ def test_a_verdict_goes_on_where_it_was() -> None:
     assert (begun.outcome, begun.judged, begun.complete) == ("passed in part", 2, False)
     ended = judging.judge(opinfo.cases(entry, torch.float32, 3, judge), begun)
     assert (ended.outcome, ended.judged, ended.complete) == ("passed", 3, True)
+
+
+@pytest.mark.parametrize("right", [False, True])
+def test_a_nan_belongs_behind_all_bounds(right: bool) -> None:
+    bounds, values = torch.tensor([-1.0, 0.5, 2.0]), torch.tensor([0.5, float("nan"), 3.0])
+
+    def search(bounds: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+        return torch.searchsorted(bounds, values, right=right)
+
+    compiled = torch.compile(search, backend="tilewright", options={"fallback": False})
+    assert torch.equal(compiled(bounds, values), search(bounds, values))
+
+
+def test_an_element_is_among_many_others_or_is_not() -> None:
+    others = torch.arange(0.0, 60.0, 2.0)
+    others[3] = float("nan")
+    elements = torch.tensor([[0.0, 1.0, 58.0], [float("nan"), 6.0, 60.0]])
+    compiled = torch.compile(torch.isin, backend="tilewright", options={"fallback": False})
+    assert torch.equal(compiled(elements, others), torch.isin(elements, others))

@@ -131,7 +131,7 @@ class _Inputs:
         self.importer = importer
         self.params: list[Var] = []
         self.numbers: list[int] = []
-        used = [node.meta.get("val") for node in placeholders if node.users]
+        used = [node.meta.get("val") for node in placeholders if _is_used(node)]
         shapes = [value.shape for value in used if isinstance(value, torch.Tensor)]
         formulas = [formula for shape in shapes for size in shape if (formula := _formula(size)) is not None]
         self.alone = {formula for formula in formulas if isinstance(formula, sympy.Symbol)}
@@ -153,7 +153,7 @@ class _Inputs:
             elif formula in self.roots and formula not in self.of_tensors:
                 self.importer.bound[self.roots[formula]] = self._param(number, node, TensorType((), INT64))
             return None
-        if not isinstance(value, torch.Tensor) or not node.users:
+        if not isinstance(value, torch.Tensor) or not _is_used(node):
             return None
         claimed = [self.importer.sizes.dim(size) for size in value.shape]
         shape: list[Dim] = [
@@ -170,6 +170,11 @@ class _Inputs:
         self.params.append(param)
         self.numbers.append(number)
         return param
+
+
+def _is_used(node: fx.Node) -> bool:
+    """Return whether something is computed from an input, which may also be an output as it is."""
+    return any(user.op != "output" for user in node.users)
 
 
 def _formula(size: Any) -> Any:

@@ -101,6 +101,9 @@ def label_of(node: fx.Node) -> str:
 def is_supported(node: fx.Node) -> bool:
     """Return whether there is a converter for what a node calls, or none is needed; graphs that are arguments of the
     node count apart."""
+    if overload_name(node.target) == "aten.sym_storage_offset.default":
+        # Of a slice that begins where data say, PyTorch knows the place as a symbol of its own, without a formula.
+        return not free_unbacked_symbols(node.meta.get("val"))
     if node.op != "call_function" or node.target is operator.getitem or not _has_tensor(node.meta.get("val")):
         return bool(node.op != "call_module")
     if is_control_flow(node):

@@ -159,13 +159,32 @@ def find_roots(sizes: Sizes, formulas: Sequence[sympy.Basic], known: Iterable[sy
         if len(unknown) != 1:
             continue
         (name,) = unknown
-        factor, rest = formula.coeff(name), formula.subs(name, 0)
-        if not (factor.is_Integer and factor > 0 and rest.is_Integer):
+        if not _gives(formula, name):
             raise UnsupportedOperatorError(f"a dimension {formula}, from which {name} does not follow")
         roots[formula] = root = fresh_symbol("size")
-        sizes.bind(str(name), simplify((root - int(rest)) // int(factor)))
+        sizes.bind(str(name), simplify((root - int(formula.subs(name, 0))) // int(formula.coeff(name))))
         found.add(name)
     return roots
+
+
+def undetermined(formulas: Sequence[sympy.Basic]) -> list[sympy.Symbol]:
+    """Return the symbols of formulas that do not follow from them, as :func:`find_roots` finds it, in the order of
+    their names: each must be given as a number of its own."""
+    found = {formula for formula in formulas if isinstance(formula, sympy.Symbol)}
+    missing: set[sympy.Symbol] = set()
+    for formula in formulas:
+        unknown = formula.free_symbols - found
+        if len(unknown) == 1 and _gives(formula, *unknown):
+            found |= unknown
+        else:
+            missing |= unknown
+    return sorted(missing, key=str)
+
+
+def _gives(formula: sympy.Basic, name: sympy.Symbol) -> bool:
+    """Return whether a symbol follows from a formula whose value is known: the formula is linear."""
+    factor, rest = formula.coeff(name), formula.subs(name, 0)
+    return bool(factor.is_Integer and factor > 0 and rest.is_Integer)
 
 
 #: Functions of two or more integers.

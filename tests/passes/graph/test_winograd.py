@@ -171,12 +171,26 @@ def test_other_convolutions_stay(name: str) -> None:
     gi.assert_structural_equal(after, mod)
 
 
-def test_a_weight_that_is_no_constant_stays_with_a_remark() -> None:
-    x, w = gi.var("x", shape=(1, 16, 56, 56, 4)), gi.var("w", shape=(16, 16, 3, 3, 4, 4))
-    mod = gi.IRModule.from_expr(gi.Function([x, w], gi.nn.conv2d(x, w, **BLOCKED)))
-    after, ctx = run(mod, gain=0.0)
-    gi.assert_structural_equal(after, mod)
-    assert any("its weight is not constant" in remark.message for remark in ctx.remarks)
+def with_weight_as_input(size: int, channels: int) -> gi.IRModule:
+    x, w = gi.var("x", shape=(2, channels, size, size)), gi.var("w", shape=(channels, channels, 3, 3))
+    return gi.IRModule.from_expr(gi.Function([x, w], gi.nn.conv2d(x, w, padding=1)))
+
+
+def test_a_weight_that_is_no_constant_is_transformed_in_every_call() -> None:
+    mod = with_weight_as_input(13, 32)
+    with PassContext(opt_level=3, config={"graphir.Winograd": {"gain": 0.0}}):
+        model = tw.build(mod)
+    assert "winograd_weight" in model.ir("optimized")
+    for _ in range(2):
+        inputs = normal(2, 32, 13, 13), normal(32, 32, 3, 3)
+        np.testing.assert_allclose(model(*inputs), gi.evaluate(mod, *inputs, dtype="float64"), rtol=1e-4, atol=2e-4)
+
+
+def test_the_transform_of_a_weight_in_every_call_counts() -> None:
+    x = gi.var("x", shape=(1, 128, 8, 8, 4))
+    w, known = gi.var("w", shape=(128, 128, 3, 3, 4, 4)), gi.const(np.zeros((128, 128, 3, 3, 4, 4), np.float32))
+    mods = [gi.IRModule.from_expr(gi.Function([x, w], gi.nn.conv2d(x, weight, **BLOCKED))) for weight in (w, known)]
+    assert [tiles(run(mod)[0]) for mod in mods] == [[], [2]]
 
 
 def test_a_plain_layout_stays_with_a_remark() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tilewright as tw
 from tests.passes.schedule.kernels import (
     apply_rule,
     column_sums,
@@ -18,6 +19,7 @@ from tests.passes.schedule.kernels import (
     scheduled,
     softmax,
 )
+from tilewright import graphir as gi
 from tilewright.passes.schedule.facts import block_of
 from tilewright.passes.schedule.partial_results import is_row_reduction
 from tilewright.passes.schedule.rows import ScheduleRows
@@ -26,7 +28,7 @@ from tilewright.tensorir import tensor as te
 from tilewright.tensorir.expr import Var
 from tilewright.tensorir.functor import walk
 from tilewright.tensorir.schedule import Schedule
-from tilewright.tensorir.stmt import Block, BufferStore
+from tilewright.tensorir.stmt import Block, BufferStore, PrimFunc
 
 RNG = np.random.default_rng(7)
 
@@ -167,6 +169,38 @@ def test_function_of_two_results_is_not_computed_row_by_row() -> None:
     assert not rows_fit([x], total, te.compute((4,), lambda i: total[i] + 1.0, name="out"))
 
 
+def channel_products(shape: tuple[int, ...], dtype: str = "float32", shared: bool = False) -> PrimFunc:
+    """Sum the products of two images for each channel; with ``shared``, those of one image and one map for all."""
+    n, channels, places = shape
+    x, y = te.placeholder(shape, dtype, name="x"), te.placeholder((n, places) if shared else shape, dtype, name="y")
+    k, p = te.reduce_axis(n, "k"), te.reduce_axis(places, "p")
+    total = te.compute(
+        (channels,), lambda c: te.sum(x[k, c, p] * (y[k, p] if shared else y[k, c, p]), axis=[k, p]), name="total"
+    )
+    return te.create_prim_func("products", [x, y], [total])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32"])
+@pytest.mark.parametrize("shape", [(1, 1, 1), (2, 3, 7), (3, 2, 49), (2, 5, 130)])
+def test_sums_of_products_of_own_elements_equal_numpy(shape: tuple[int, ...], dtype: str) -> None:
+    func, _ = scheduled(channel_products(shape, dtype))
+    x, y = (RNG.integers(-9, 9, shape).astype(dtype) for _ in range(2))
+    found = np.zeros(shape[1], dtype)
+    interpret(func, x, y, found)
+    np.testing.assert_array_equal(found, (x.astype("f8") * y).sum(axis=(0, 2)))
+
+
+def test_sums_of_products_of_own_elements_are_vectors_along_rows() -> None:
+    func, ctx = scheduled(channel_products((2, 3, 49)))
+    assert any("plan of rows" in remark.message for remark in ctx.remarks)
+    assert {"vectorized", "unrolled"} <= loop_kinds(func)
+
+
+def test_sums_of_products_of_shared_elements_are_left_to_other_rules() -> None:
+    _, ctx = scheduled(channel_products((2, 3, 49), shared=True))
+    assert not any("plan of rows" in remark.message for remark in ctx.remarks)
+
+
 def reducing_block(shape: tuple[int, ...], index: Callable[..., Any]) -> Block:
     x = te.placeholder((9, 9), name="x")
     k = te.reduce_axis(3, "k")
@@ -186,3 +220,36 @@ def reducing_block(shape: tuple[int, ...], index: Callable[..., Any]) -> Block:
 )
 def test_row_reduction_walks_the_last_dimension_of_an_operand(index: Callable[..., Any], expected: bool) -> None:
     assert is_row_reduction(reducing_block((4,), index)) is expected
+
+
+def _column_sums(extents: tuple[Any, ...], dtype: str = "float32") -> Any:
+    """Sum over all axes but the last."""
+    x = te.placeholder(extents, dtype, name="x")
+    axes = [te.reduce_axis(extent, f"k{number}") for number, extent in enumerate(extents[:-1])]
+    total = te.compute((extents[-1],), lambda j: te.sum(x[(*axes, j)], axis=axes), name="total")
+    return te.create_prim_func("column_sums", [x], [total])
+
+
+def test_long_sums_of_columns_lose_no_digits_to_their_length() -> None:
+    x = gi.var("x", shape=(300_000, 4))
+    model = tw.build(gi.Function([x], gi.variance(x, axis=0)), opt_level=3)
+    values = np.random.default_rng(0).random((300_000, 4), "f4") + 1
+    np.testing.assert_allclose(model(values), values.astype("f8").var(axis=0), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "shape", [(0, 5), (1, 5), (255, 3), (257, 17), (1300, 2), (3, 700, 5), (700, 3, 5), (40, 3, 30, 2)]
+)
+def test_sums_of_runs_equal_numpys(shape: tuple[int, ...]) -> None:
+    extents = (*(Var(f"n{number}") for number in range(len(shape) - 1)), shape[-1])
+    values = RNG.standard_normal(shape).astype("f4")
+    sizes = {f"n{number}": extent for number, extent in enumerate(shape[:-1])}
+    func, _ = scheduled(_column_sums(extents), 3)
+    expected = values.astype("f8").sum(axis=tuple(range(len(shape) - 1)))
+    np.testing.assert_allclose(run(func, [values], shape[-1:], **sizes), expected, rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize(("extents", "dtype"), [((1000, 8), "float32"), ((5000, 8), "int32")])
+def test_short_sums_and_exact_ones_have_no_runs(extents: tuple[int, ...], dtype: str) -> None:
+    func, _ = scheduled(_column_sums(extents, dtype), 3)
+    assert [block.name for block in walk(func.body) if isinstance(block, Block) and block.name.endswith("_rf")] == []

@@ -68,6 +68,25 @@ def test_tiles_are_offered_largest_first(func: PrimFunc, row: str, sizes: list[i
     assert plans(func) == [Transposition("t", row, size) for size in sizes]
 
 
+def scaled_blocks(pixels: int) -> PrimFunc:
+    """Lay out eight channels as a block, each element times a factor of its channel: the batch norm of an image."""
+    x, scale = te.placeholder((2, 16, pixels), name="x"), te.placeholder((1, 16, 1), name="scale")
+    shape = (2, 2, pixels, 8)
+    made = te.compute(shape, lambda n, c, p, i: x[n, c * 8 + i, p] * scale[0, c * 8 + i, 0], name="t")
+    return te.create_prim_func("f", [x, scale], [made])
+
+
+def test_factors_along_the_columns_are_vectors_of_their_own() -> None:
+    assert plans(scaled_blocks(64)) == [Transposition("t", "vp", size) for size in (8, 4)]
+
+
+@pytest.mark.parametrize("pixels", [1, 7, 8, 19])
+def test_blocks_of_scaled_channels_have_their_values(pixels: int) -> None:
+    x, scale = RNG.standard_normal((2, 16, pixels)).astype("f4"), RNG.standard_normal((1, 16, 1)).astype("f4")
+    found = run(scheduled(scaled_blocks(pixels))[0], [x, scale], (2, 2, pixels, 8))
+    np.testing.assert_array_equal(found, (x * scale).reshape(2, 2, 8, pixels).swapaxes(2, 3))
+
+
 @pytest.mark.parametrize(
     ("func", "reason"),
     [

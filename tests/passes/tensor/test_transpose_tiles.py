@@ -18,7 +18,7 @@ from tilewright.tensorir import interpret, parse
 from tilewright.tensorir import tensor as te
 from tilewright.tensorir.expr import Var, call
 from tilewright.tensorir.functor import walk
-from tilewright.tensorir.stmt import For, PrimFunc
+from tilewright.tensorir.stmt import Allocate, For, PrimFunc
 from tilewright.tensorir.target import Target
 
 BEFORE = """
@@ -77,6 +77,22 @@ def test_rows_become_columns_by_perfect_shuffles(rewrites):
 )
 def test_other_loops_stay(rewrites, what, old, new):
     rewrites(exchanged, BEFORE.replace(old, new), BEFORE.replace(old, new).replace(ANNOTATION, ""))
+
+
+def test_of_several_operands_the_result_is_exchanged(rewrites):
+    several = "A[j, i] * 2.0", "A[j, i] * C[j] + D[j, i]"
+    buffers = "C: Buffer[(2,), float32], D: Buffer[(2, 2), float32], B: "
+    before, after = (text.replace("B: ", buffers) for text in (BEFORE.replace(*several), AFTER))
+    after = after.replace("A_tile[j, i] = A[j, i]", "A_tile[j, i] = A[j, i] * C[j] + D[j, i]")
+    after = after.replace("A_tile[i_1, j_1] * 2.0", "A_tile[i_1, j_1]").replace("A_", "B_")
+    rewrites(exchanged, before, after)
+
+
+def test_each_of_several_operands_is_exchanged_beside_one_that_is_not(rewrites):
+    before = BEFORE.replace("A[j, i] * 2.0", "A[j, i] * A[j, i + 1] + C[i, j]")
+    before = before.replace("A: Buffer[(2, 2)", "C: Buffer[(2, 2), float32], A: Buffer[(2, 3)")
+    after = exchanged(parse(before))
+    assert sum(isinstance(node, Allocate) for node in walk(after.body)) == 2
 
 
 def test_a_remark_says_why_an_annotated_loop_stays():

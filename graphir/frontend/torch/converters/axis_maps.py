@@ -59,6 +59,8 @@ _RESIZES = {
 #: Those that PyTorch has for two axes only.
 _PLANE_RESIZES = {
     "aten.upsample_bicubic2d": torch.ops.aten.upsample_bicubic2d.default,
+    "aten._upsample_bilinear2d_aa": torch.ops.aten._upsample_bilinear2d_aa.default,
+    "aten._upsample_bicubic2d_aa": torch.ops.aten._upsample_bicubic2d_aa.default,
 }
 
 
@@ -67,6 +69,8 @@ _PLANE_RESIZES = {
     "aten.upsample_bilinear2d_backward.default",
     "aten.upsample_trilinear3d_backward.default",
     "aten.upsample_bicubic2d_backward.default",
+    "aten._upsample_bilinear2d_aa_backward.default",
+    "aten._upsample_bicubic2d_aa_backward.default",
 )
 def resize_backward(
     node: Node, grad: Expr, size: Sequence[Dim], input_size: Sequence[Dim], align_corners: bool, *scales: Any
@@ -85,6 +89,16 @@ def nearest_backward(node: Node, grad: Expr, size: Sequence[Dim], input_size: Se
     """Return the gradient of a resize that repeats elements."""
     kind = "exact" if "exact" in node.label else "nearest"
     return _resized_back(node, grad, kind, size, input_size, scales)
+
+
+def resized_plane(node: Node, x: Expr, overload: str, align_corners: bool, scales: Sequence[Any] | None) -> Expr:
+    """Resize height and width to the result's sizes as ``overload`` does, such as ``aten._upsample_bilinear2d_aa``."""
+    extents, counts = _extents(node, shape_of(x)[-2:]), _extents(node, node.shape[-2:])
+    for number in range(2):
+        scale = None if scales is None else scales[number]
+        matrix = _weights(overload, extents[number], counts[number], scale, align_corners)
+        x = along(x, number - 2, matrix.T)
+    return x
 
 
 def _resized_back(
@@ -112,8 +126,7 @@ def _weights(kind: str, extent: int, count: int, scale: float | None, *options: 
     with unset_fake_temporarily():  # PyTorch compiles graphs under a mode in which tensors have no elements
         units = torch.eye(extent, dtype=torch.float64)
         if kind in _PLANE_RESIZES:
-            columns = units.reshape(1, extent, extent, 1)
-            made = _PLANE_RESIZES[kind](columns, [count, 1], *options, scale, 1.0)
-        else:
-            made = _RESIZES[kind](units.reshape(1, extent, extent), [count], *options, scale)
+            made = _PLANE_RESIZES[kind](units.reshape(1, 1, extent, extent), [count, extent], *options, scale, 1.0)
+            return np.asarray(made.reshape(count, extent))
+        made = _RESIZES[kind](units.reshape(1, extent, extent), [count], *options, scale)
         return np.asarray(made.reshape(extent, count).T)

@@ -77,7 +77,7 @@ def full(node: Node, *arguments: Any) -> Expr:
 
 
 @converter(
-    *("aten.zeros.default", "aten.zeros_like.default", "aten.new_zeros.default"),
+    *("aten.zeros.default", "aten.zeros_like.default", "aten.new_zeros.default", "aten._efficientzerotensor.default"),
     *("aten.empty.memory_format", "aten.empty_like.default", "aten.new_empty.default"),
     *("aten.empty_strided.default", "aten.new_empty_strided.default", "aten.empty_permuted.default"),
 )

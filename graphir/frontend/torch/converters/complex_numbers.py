@@ -17,6 +17,7 @@ from tilewright.graphir.frontend.torch.node import Node, cast_to, dtype_of, resh
 from tilewright.graphir.frontend.torch.registry import converter, find_converter
 from tilewright.graphir.op import get_operator
 from tilewright.graphir.ops.calls import add, concatenate, divide, multiply, reshape, sqrt, subtract, transpose
+from tilewright.tensorir.dtype import DataType
 
 
 def parts(x: Expr) -> tuple[Expr, Expr]:
@@ -36,9 +37,9 @@ def joined(real: Expr, imaginary: Expr) -> Expr:
     return concatenate(columns, axis=len(shape))
 
 
-def _operand(node: Node, value: Any, is_complex: bool) -> tuple[Expr, Expr]:
-    """Return the parts of an operand of any type, in the element type of the result's parts."""
-    dtype = node.dtype
+def _operand(node: Node, value: Any, is_complex: bool, part: DataType | None = None) -> tuple[Expr, Expr]:
+    """Return the parts of an operand of any type, with an element type: by default that of the result's parts."""
+    dtype = node.dtype if part is None else part
     if isinstance(value, Expr) and is_complex:
         real, imaginary = parts(cast_to(value, dtype))
         return real, imaginary
@@ -86,6 +87,23 @@ def to_type(node: Node, x: Expr, *_: Any) -> Expr:
     return cast_to(x, node.dtype) if node.is_complex else cast_to(parts(x)[0], node.dtype)
 
 
+@converter("aten.copy.default", of_complex=True)
+def copy(node: Node, x: Expr, source: Expr, *_: Any) -> Expr:
+    """Return the numbers of ``source`` in the shape and type of ``x``."""
+    if node.is_complex:
+        numbers = joined(*_operand(node, source, node.complex_arguments[1]))
+    else:
+        numbers = cast_to(parts(source)[0], node.dtype)
+    return get_operator("broadcast_to")(numbers, shape=node.shape)
+
+
+@converter("aten.zeros.default", "aten.zeros_like.default", "aten.new_zeros.default", of_complex=True)
+@converter("aten._efficientzerotensor.default", of_complex=True)
+def zeros(node: Node, *_: Any) -> Expr:
+    """Return zeros."""
+    return get_operator("zeros")(shape=node.shape, dtype=node.dtype)
+
+
 @converter("aten.real.default", of_complex=True)
 def real_part(node: Node, x: Expr) -> Expr:
     """Return the real parts."""
@@ -118,6 +136,42 @@ def angle(node: Node, x: Expr) -> Expr:
     found = atan2(node, imaginary, real)
     assert isinstance(found, Expr)
     return found
+
+
+@converter("aten.sgn.default", of_complex=True)
+def direction(node: Node, x: Expr) -> Expr:
+    """Divide by absolute values; zero stays zero."""
+    size = absolute(node, x)
+    is_zero = get_operator("equal")(size, 0.0)
+    divisor = get_operator("where")(is_zero, get_operator("ones_like")(size), size)
+    return joined(*(divide(part, divisor) for part in parts(x)))
+
+
+# Comparing and choosing.
+
+
+@converter("aten.eq.Scalar", "aten.eq.Tensor", "aten.ne.Scalar", "aten.ne.Tensor", of_complex=True)
+def compare(node: Node, x: Expr, y: Any) -> Expr:
+    """Compare both parts."""
+    part = next(dtype_of(each) for each in (x, y) if isinstance(each, Expr) and dtype_of(each).is_float)
+    (a, b), (c, d) = (_operand(node, each, node.complex_arguments[n], part) for n, each in enumerate((x, y)))
+    if node.label.startswith("aten.ne"):
+        return get_operator("logical_or")(get_operator("not_equal")(a, c), get_operator("not_equal")(b, d))
+    return get_operator("logical_and")(get_operator("equal")(a, c), get_operator("equal")(b, d))
+
+
+@converter("aten.where.self", of_complex=True)
+def select(node: Node, condition: Expr, x: Expr, y: Expr) -> Expr:
+    """Select between two tensors."""
+    (a, b), (c, d) = (_operand(node, each, node.complex_arguments[n + 1]) for n, each in enumerate((x, y)))
+    return joined(get_operator("where")(condition, a, c), get_operator("where")(condition, b, d))
+
+
+@converter("aten.masked_fill.Scalar", "aten.masked_fill.Tensor", of_complex=True)
+def masked_fill(node: Node, x: Expr, mask: Expr, value: Any) -> Expr:
+    """Replace the numbers where a mask holds by one number."""
+    (a, b), (c, d) = _operand(node, x, True), _operand(node, value, node.complex_arguments[2])
+    return joined(get_operator("where")(mask, c, a), get_operator("where")(mask, d, b))
 
 
 # Arithmetic.
@@ -246,6 +300,8 @@ _AXES = {
     "aten.flip.default": (1,),
     "aten.roll.default": (2,),
     "aten.transpose.int": (1, 2),
+    "aten.slice_scatter.default": (2,),
+    "aten.select_scatter.default": (2,),
 }
 
 

@@ -4,14 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from tilewright.graphir.dims import Dim, dim_equal, product, simplify
-from tilewright.graphir.expr import Expr
+from tilewright.graphir.expr import Expr, const
 from tilewright.graphir.frontend.runtime_sizes import as_number
 from tilewright.graphir.frontend.torch.converters.windows import CONVOLUTIONS, per_axis
 from tilewright.graphir.frontend.torch.node import Node, cast_to, dtype_of, reshaped, shape_of
 from tilewright.graphir.frontend.torch.registry import converter
+from tilewright.graphir.gradients.convolutions import spread_by_weight
 from tilewright.graphir.op import get_operator
-from tilewright.graphir.ops.calls import concatenate, expand_dims, multiply, pad, reshape, subtract, sum, transpose
+from tilewright.graphir.ops.calls import (
+    concatenate,
+    divide,
+    expand_dims,
+    matmul,
+    multiply,
+    reshape,
+    subtract,
+    sum,
+    take,
+    transpose,
+    where,
+)
 from tilewright.tensorir.dtype import INT64
 
 
@@ -46,33 +61,16 @@ def convolution_backward(
                 grad, weight, strides=steps, padding=margins * 2, dilation=distances, groups=groups
             )
         else:
-            results[0] = _of_data(grad, x, weight, steps, margins, distances, groups)
+            attrs = get_operator(CONVOLUTIONS[rank]).Attrs(
+                strides=steps, padding=margins, dilation=distances, groups=groups
+            )
+            results[0] = reshaped(spread_by_weight(grad, x, weight, attrs), shape_of(x))
     if output_mask[1]:
         spread, data = (x, grad) if transposed else (grad, x)
         results[1] = _of_weight(spread, data, steps, margins, distances, groups, window)
     if output_mask[2]:
         results[2] = sum(grad, axis=(0, *range(2, 2 + rank)))
     return results
-
-
-def _of_data(
-    grad: Expr,
-    x: Expr,
-    weight: Expr,
-    steps: Sequence[int],
-    margins: Sequence[int],
-    distances: Sequence[int],
-    groups: int,
-) -> Expr:
-    """Spread the gradients by the weight: a transposed convolution, which may end before the data do."""
-    made = get_operator("nn.conv_transpose")(
-        grad, weight, strides=tuple(steps), padding=(0,) * len(steps), dilation=tuple(distances), groups=groups
-    )
-    widths = [(0, 0), (0, 0)]
-    for n, margin in enumerate(margins):
-        found, wanted = shape_of(made)[2 + n], shape_of(x)[2 + n]
-        widths.append((-margin, wanted - found + margin))  # type: ignore[arg-type]
-    return reshaped(pad(made, pad_width=widths), shape_of(x))
 
 
 def _of_weight(
@@ -116,22 +114,38 @@ def _channels(x: Expr, first: int, count: int) -> Expr:
 @converter("aten._cdist_backward.default")
 def cdist_backward(node: Node, grad: Expr, x1: Expr, x2: Expr, p: float, distances: Expr) -> Expr:
     """Return the gradient of the first points of distances between points; where two coincide it is zero."""
+    away = subtract(expand_dims(x1, axis=-2), expand_dims(x2, axis=-3))
+    slopes = _slopes(node, away, float(p), expand_dims(distances, axis=-1))
+    return reshaped(sum(multiply(slopes, expand_dims(grad, axis=-1)), axis=(-2,)), node.shape)
+
+
+@converter("aten._pdist_backward.default")
+def pdist_backward(node: Node, grad: Expr, x: Expr, p: float, distances: Expr) -> Expr:
+    """Return the gradient of points of the distances of each and each one behind it; where two coincide it is zero."""
+    count = shape_of(x)[0]
+    if not isinstance(count, int):
+        raise node.unsupported(f"a number of rows {count}")
+    first, second = (places.astype(np.int64) for places in np.triu_indices(count, 1))
+    away = subtract(take(x, const(first), axis=0), take(x, const(second), axis=0))
+    slopes = _slopes(node, away, float(p), expand_dims(distances, axis=-1))
+    signs = np.zeros((count, len(first)))  # of each point, by the pairs in which it is
+    signs[first, np.arange(len(first))], signs[second, np.arange(len(first))] = 1, -1
+    return matmul(node.tensor(const(signs)), multiply(slopes, expand_dims(grad, axis=-1)))
+
+
+def _slopes(node: Node, away: Expr, p: float, distance: Expr) -> Expr:
+    """Return the derivative of a p-norm by each component of the vectors ``away``, whose norms are ``distance``."""
     call = get_operator
-    away = call("subtract")(expand_dims(x1, axis=-2), expand_dims(x2, axis=-3))
-    far, upper = (expand_dims(part, axis=-1) for part in (distances, grad))
     sign, size = call("sign")(away), call("abs")(away)
     if p == 0:
-        return call("zeros_like")(x1)
+        return call("zeros_like")(away)
     if p == float("inf"):
-        parts = multiply(sign, cast_to(call("equal")(size, far), node.dtype))
-    elif p == 1:
-        parts = sign
-    else:
-        none = call("zeros_like")(size)
-        quotient = call("divide")(size, call("where")(call("greater")(far, 0.0), far, call("ones_like")(far)))
-        powers = call("where")(call("greater")(size, 0.0), call("power")(quotient, node.tensor(float(p) - 1)), none)
-        parts = multiply(sign, powers)
-    return reshaped(sum(multiply(parts, upper), axis=(-2,)), node.shape)
+        return multiply(sign, cast_to(call("equal")(size, distance), node.dtype))
+    if p == 1:
+        return sign
+    quotient = divide(size, where(call("greater")(distance, 0.0), distance, call("ones_like")(distance)))
+    powers = call("power")(quotient, node.tensor(p - 1))
+    return multiply(sign, where(call("greater")(size, 0.0), powers, call("zeros_like")(size)))
 
 
 @converter("aten.masked_scatter_backward.default")

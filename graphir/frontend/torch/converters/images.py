@@ -7,10 +7,12 @@ from typing import Any
 
 from tilewright.graphir.dims import Dim
 from tilewright.graphir.expr import Expr
+from tilewright.graphir.frontend.torch.converters.axis_maps import resized_plane
 from tilewright.graphir.frontend.torch.node import Node, reshaped, shape_of
 from tilewright.graphir.frontend.torch.registry import converter
 from tilewright.graphir.op import get_operator
 from tilewright.graphir.ops.calls import reshape, transpose
+from tilewright.graphir.vjp import vjp
 
 _RANKS = {"1d": 1, "2d": 2, "3d": 3}
 
@@ -75,7 +77,7 @@ for _overload in ("upsample_bilinear2d", "upsample_bicubic2d"):
 
 def _smooth(node: Node, x: Expr, method: str, align: bool, scales: Sequence[Any] | None, antialias: bool) -> Expr:
     if antialias and align:  # PyTorch's filter has another width than that of ONNX, whose operator it is
-        raise node.unsupported("antialiasing with aligned corners")
+        return resized_plane(node, x, node.label.partition(" ")[0].rpartition(".")[0], True, scales)
     mode = "align_corners" if align else "half_pixel"
     extra: dict[str, Any] = {"antialias": True, "exclude_outside": True} if antialias else {}
     if method == "cubic":
@@ -90,9 +92,29 @@ _BORDERS = ("zeros", "border", "reflection")
 @converter("aten.grid_sampler.default", "aten.grid_sampler_2d.default", "aten.grid_sampler_3d.default")
 def grid_sample(node: Node, x: Expr, grid: Expr, method: int, border: int, align_corners: bool) -> Expr:
     """Sample at places between the elements."""
+    return _sampled(x, grid, method, border, align_corners)
+
+
+def _sampled(x: Expr, grid: Expr, method: int, border: int, align_corners: bool) -> Expr:
     padding = "edge" if _BORDERS[border] == "border" else _BORDERS[border]
     attrs = {"method": _METHODS[method], "padding_mode": padding, "align_corners": bool(align_corners)}
     return get_operator("nn.grid_sample")(x, grid, **attrs)
+
+
+@converter("aten.grid_sampler_2d_backward.default", "aten.grid_sampler_3d_backward.default")
+def grid_sample_backward(
+    node: Node,
+    grad: Expr,
+    x: Expr,
+    grid: Expr,
+    method: int,
+    border: int,
+    align_corners: bool,
+    output_mask: Sequence[bool],
+) -> list[Expr | None]:
+    """Return the gradients of the elements and of the places."""
+    found = vjp(_sampled(x, grid, method, border, align_corners), [x, grid], grad)
+    return [each if wanted else None for each, wanted in zip(found, output_mask, strict=True)]
 
 
 @converter("aten.pixel_shuffle.default")

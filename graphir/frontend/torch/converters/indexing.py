@@ -12,7 +12,8 @@ from tilewright.graphir.frontend.torch.converters.shapes import strided_places
 from tilewright.graphir.frontend.torch.node import Node, cast_to, dtype_of, reshaped, shape_of
 from tilewright.graphir.frontend.torch.registry import converter
 from tilewright.graphir.op import get_operator
-from tilewright.graphir.ops.calls import add, multiply, reshape, squeeze, take, transpose, where
+from tilewright.graphir.ops.calls import add, multiply, reshape, squeeze, subtract, sum, take, transpose, where
+from tilewright.graphir.runtime_sizes import with_runtime_size
 from tilewright.tensorir.dtype import INT64
 
 _ADD = "add"
@@ -132,6 +133,21 @@ def _lowest(dtype: Any, least: bool) -> Any:
         return float("-inf") if least else float("inf")
     bits = dtype.bits - dtype.is_int
     return (-(1 << bits) if dtype.is_int else 0) if least else (1 << bits) - 1
+
+
+@converter("aten.repeat_interleave.Tensor")
+def numbers_repeated(node: Node, repeats: Expr, output_size: Any) -> Expr:
+    """Return each number from 0 on as often as its element of ``repeats`` says: how many other numbers have begun."""
+    counts = cast_to(repeats, INT64)
+    starts = get_operator("slice")(subtract(get_operator("cumsum")(counts, axis=0), counts), begin=(1,), end=(None,))
+    ones = get_operator("ones_like")(starts)
+
+    def numbers(total: Dim) -> Expr:
+        empty = get_operator("zeros")(shape=(total,), dtype=INT64)  # what begins behind its end is left out
+        begun = get_operator("scatter_elements")(empty, starts, ones, axis=0, reduction="add")
+        return cast_to(get_operator("cumsum")(begun, axis=0), node.dtype)
+
+    return with_runtime_size(sum(counts), numbers) if output_size is None else numbers(output_size)
 
 
 # Slices that are replaced.
@@ -292,12 +308,25 @@ def one_hot(node: Node, indices: Expr, classes: int) -> Expr:
     return get_operator("one_hot")(indices, as_expr(1, INT64), as_expr(0, INT64), depth=classes, axis=-1)
 
 
+#: Number of elements that each of others is compared with at once; more are sorted and searched.
+_COMPARED = 16
+
+
 @converter("aten.isin.Tensor_Tensor")
 def is_in(node: Node, elements: Expr, tests: Expr, assume_unique: bool, invert: bool) -> Expr:
     """Test whether each element is among others."""
     a, b = node.promoted(elements, tests)
-    column = reshape(a, newshape=(*shape_of(a), 1))
-    found = get_operator("any")(get_operator("equal")(column, reshape(b, newshape=(-1,))), axis=(-1,))
+    flat = reshape(b, newshape=(-1,))
+    count = shape_of(flat)[0]
+    if dtype_of(a).is_bool or (isinstance(count, int) and count <= _COMPARED):
+        column = reshape(a, newshape=(*shape_of(a), 1))
+        found = get_operator("any")(get_operator("equal")(column, flat), axis=(-1,))
+    else:
+        known, _ = ordered(flat, count, 0, largest=False)
+        below, up_to = [get_operator("searchsorted")(known, a, right=right) for right in (False, True)]
+        found = get_operator("less")(below, up_to)
+        if dtype_of(a).is_float:  # a NaN has a place among others, but is equal to none
+            found = get_operator("logical_and")(found, get_operator("equal")(a, a))
     return get_operator("logical_not")(found) if invert else found
 
 
@@ -316,11 +345,9 @@ def search_sorted(
     a, b = node.promoted(bounds, values)
     if sorter is not None:
         a = get_operator("gather_elements")(a, sorter, axis=-1)
-    if len(shape_of(a)) > 1:
-        a = reshape(a, newshape=(*shape_of(a)[:-1], 1, shape_of(a)[-1]))
-    column = reshape(b, newshape=(*shape_of(b), 1))
-    below = get_operator("less_equal" if right or side == "right" else "less")(a, column)
-    return get_operator("sum")(cast_to(below, node.dtype), axis=(-1,))
+    if dtype_of(a).is_bool:
+        a, b = cast_to(a, INT64), cast_to(b, INT64)
+    return cast_to(get_operator("searchsorted")(a, b, right=right or side == "right"), node.dtype)
 
 
 @converter("aten.put.default")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tilewright.graphir.dims import simplify
-from tilewright.graphir.expr import Expr
+from tilewright.graphir.expr import Expr, TupleGetItem
 from tilewright.graphir.frontend.runtime_sizes import as_number
 from tilewright.graphir.frontend.torch.converters.indexing import ordered
 from tilewright.graphir.frontend.torch.node import Node, cast_to, dtype_of, reshaped, shape_of
@@ -15,7 +15,6 @@ from tilewright.graphir.op import get_operator
 from tilewright.graphir.ops.calls import (
     add,
     divide,
-    expand_dims,
     logical_not,
     multiply,
     reshape,
@@ -83,50 +82,36 @@ def _median(x: Expr, axis: int, skips_nan: bool) -> list[Expr]:
 
 @converter("aten.mode.default")
 def mode(node: Node, x: Expr, dim: int, keepdim: bool) -> list[Expr]:
-    """Return the most frequent element along an axis, the least of several, and its last place. Each element is
-    compared with each."""
+    """Return the most frequent element along an axis, the least of several, and its last place: the end of the first of
+    the longest runs of equal elements in order."""
     row = _row(x)
     axis = node.axis(dim, len(shape_of(row)))
-    same = get_operator("equal")(expand_dims(row, axis=axis + 1), expand_dims(row, axis=axis))
-    counts = sum(cast_to(same, INT64), axis=(axis + 1,))
-    often = get_operator("equal")(counts, get_operator("max")(counts, axis=(axis,), keepdims=True))
-    values, _ = ordered(row, shape_of(row)[axis], axis, largest=True)
-    greatest = get_operator("slice")(values, begin=(0,), end=(1,), axes=(axis,))
-    least = get_operator("min")(where(often, row, greatest), axis=(axis,), keepdims=True)
-    place = get_operator("argmax")(
-        cast_to(get_operator("equal")(row, least), INT64), axis=axis, keepdims=True, select_last_index=True
+    extent = shape_of(row)[axis]
+    values, _ = ordered(row, extent, axis, largest=False)
+    numbers = reshape(
+        get_operator("arange")(start=0, stop=extent, step=1, dtype=INT64),
+        newshape=(extent, *(1,) * (len(shape_of(row)) - axis - 1)),
     )
-    return _without_axis(x, [least, place], axis, keepdim)
+    # An element that is equal to the one before belongs to its run; the first one has none before.
+    before = take(values, get_operator("maximum")(subtract(reshape(numbers, newshape=(-1,)), 1), 0), axis=axis)
+    begins = where(get_operator("equal")(values, before), 0, numbers)
+    begin = TupleGetItem(get_operator("cummax")(begins, axis=axis), 0)
+    longest = get_operator("argmax")(subtract(numbers, begin), axis=axis, keepdims=True)
+    often = get_operator("gather_elements")(values, longest, axis=axis)
+    place = get_operator("argmax")(
+        cast_to(get_operator("equal")(row, often), INT64), axis=axis, keepdims=True, select_last_index=True
+    )
+    return _without_axis(x, [often, place], axis, keepdim)
 
 
 @converter("aten.cummax.default", "aten.cummin.default")
 def running_extreme(node: Node, x: Expr, dim: int) -> list[Expr]:
-    """Return the greatest or the least element so far along an axis, and its last place. Each element is compared with
-    all before it."""
+    """Return the greatest or the least element so far along an axis, and its last place."""
     if not shape_of(x):
         return [x, get_operator("zeros")(shape=(), dtype=INT64)]
-    axis = node.axis(dim, len(shape_of(x)))
-    extent = shape_of(x)[axis]
-    is_greatest = node.label.startswith("aten.cummax")
-    behind = len(shape_of(x)) - axis - 1
-    places = get_operator("arange")(start=0, stop=extent, step=1, dtype=INT64)
-    column = reshape(places, newshape=(extent, 1, *(1,) * behind))
-    seen = get_operator("less_equal")(reshape(places, newshape=(extent, *(1,) * behind)), column)
-    first = get_operator("slice")(x, begin=(0,), end=(1,), axes=(axis,))
-    # In place of an element that is not seen stands the first one, which always is.
-    candidates = where(seen, expand_dims(x, axis=axis), expand_dims(first, axis=axis))
-    number = where(seen, reshape(places, newshape=(extent, *(1,) * behind)), 0)
-    dtype = dtype_of(x)
-    wide = cast_to(candidates, INT64) if dtype.is_bool else candidates
-    best = get_operator("max" if is_greatest else "min")(wide, axis=(axis + 1,))
-    hits = get_operator("equal")(wide, expand_dims(best, axis=axis + 1))
-    if dtype.is_float:
-        both = get_operator("logical_and")(
-            get_operator("isnan")(wide), get_operator("isnan")(expand_dims(best, axis=axis + 1))
-        )
-        hits = get_operator("logical_or")(hits, both)
-    last = get_operator("max")(where(hits, number, 0), axis=(axis + 1,))
-    return [cast_to(best, dtype), last]
+    name = "cummax" if node.label.startswith("aten.cummax") else "cummin"
+    found = get_operator(name)(x, axis=node.axis(dim, len(shape_of(x))))
+    return [TupleGetItem(found, 0), TupleGetItem(found, 1)]
 
 
 # Distinct elements.
@@ -137,6 +122,12 @@ def distinct(node: Node, x: Expr, sorted: bool, return_inverse: bool, return_cou
     """Return the distinct elements in order, for each element the number of its value, and the counts."""
     values, _, inverse, counts = unique(x)
     return [values, *_wanted((reshaped(inverse, shape_of(x)), return_inverse), (counts, return_counts))]
+
+
+@converter("aten._unique.default")
+def distinct_uncounted(node: Node, x: Expr, sorted: bool, return_inverse: bool) -> list[Expr]:
+    """Return the distinct elements in order, and for each element the number of its value."""
+    return distinct(node, x, sorted, return_inverse, False)[:2]
 
 
 def _wanted(*results: tuple[Expr, bool]) -> list[Expr]:
@@ -230,44 +221,3 @@ def _bounds(node: Node, x: Expr, low: float, high: float) -> tuple[Expr, Expr]:
     same = get_operator("equal")(first, last)
     one = node.tensor(1.0, dtype)
     return where(same, subtract(first, one), first), where(same, add(last, one), last)
-
-
-# Sums over lists of rows.
-
-
-@converter("aten._embedding_bag_forward_only.default", "aten._embedding_bag.default")
-def embedding_bag(
-    node: Node,
-    weight: Expr,
-    indices: Expr,
-    offsets: Expr,
-    scale_grad_by_freq: bool,
-    mode: int,
-    sparse: bool,
-    per_sample_weights: Expr | None,
-    include_last_offset: bool,
-    padding_idx: int,
-) -> list[Expr]:
-    """Return sums or means of rows of a table, for lists of rows; the results behind are only for gradients."""
-    if mode not in (0, 1) or (include_last_offset and not isinstance(shape_of(offsets)[0], int)):
-        raise node.unsupported("the maximum of rows")
-    dtype = dtype_of(weight)
-    count = node.result(0).shape[0]
-    starts = get_operator("slice")(offsets, begin=(0,), end=(count,), axes=(0,)) if include_last_offset else offsets
-    places = get_operator("arange")(start=0, stop=shape_of(indices)[0], step=1, dtype=dtype_of(offsets))
-    begun = get_operator("less_equal")(reshape(starts, newshape=(1, count)), reshape(places, newshape=(-1, 1)))
-    bag = subtract(sum(cast_to(begun, INT64), axis=(1,)), 1)
-    rows = take(weight, indices, axis=0)
-    counted = get_operator("full")(shape=shape_of(indices), fill=1.0, dtype=dtype)
-    if padding_idx >= 0:
-        counted = cast_to(get_operator("not_equal")(indices, padding_idx), dtype)
-    scale = counted if per_sample_weights is None else multiply(counted, cast_to(per_sample_weights, dtype))
-    rows = multiply(rows, reshape(scale, newshape=(-1, 1)))
-    empty = get_operator("zeros")(shape=node.result(0).shape, dtype=dtype)
-    total = get_operator("scatter_nd")(empty, reshape(bag, newshape=(-1, 1)), rows, reduction="add")
-    if mode == 1:
-        none = get_operator("zeros")(shape=(count,), dtype=dtype)
-        number = get_operator("scatter_elements")(none, bag, counted, axis=0, reduction="add")
-        total = divide(total, reshape(get_operator("maximum")(number, 1.0), newshape=(-1, 1)))
-    others = [get_operator("zeros")(shape=node.result(n).shape, dtype=node.result(n).dtype) for n in (1, 2, 3)]
-    return [total, *others]

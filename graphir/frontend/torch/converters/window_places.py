@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from typing import Any
@@ -23,6 +24,9 @@ def small_window_places(x: Expr, attrs: dict[str, Any], windows: tuple[Any, ...]
     ones, the last NaN, and of a window of negative infinities its first element. None if windows are large, or sizes of
     the image unknown.
 
+    Each element is compared with the greatest one, not with the best of those before it: such comparisons would be
+    copied into each other.
+
     Args:
         x: the image, floats ``[batch, channels, height, width]``.
         attrs: those of ``nn.max_pool_indices``.
@@ -41,21 +45,21 @@ def small_window_places(x: Expr, attrs: dict[str, Any], windows: tuple[Any, ...]
     corner, first = (
         _places(windows, strides, before, image[1], clamped) for clamped in (None, steps)
     )  # of a window's first element, which may be padding, and of its first one inside
-    best: Expr | None = None
-    offset: Expr = const((first - corner).astype(np.int32))
+    places = []
     for y, x_ in itertools.product(*map(range, size)):
         begin = (y * steps[0], x_ * steps[1])
         end = tuple(start + extent for start, extent in zip(begin, reach, strict=True))
         part = get_operator("slice")(padded, begin=begin, end=end, strides=strides, axes=(2, 3))
-        number = const(np.int32(begin[0] * image[1] + begin[1]))
-        if best is None:
-            best = part
-            lowest = const(np.asarray(-math.inf).astype(dtype_of(x).numpy))
-            better = get_operator("not_equal")(part, lowest)  # NaN, too
-        else:
-            better = get_operator("logical_or")(get_operator("greater")(part, best), get_operator("isnan")(part))
-            best = get_operator("where")(better, part, best)
-        offset = get_operator("where")(better, number, offset)
+        places.append((part, const(np.int32(begin[0] * image[1] + begin[1]))))
+    greatest = functools.reduce(get_operator("maximum"), [part for part, _ in places])
+    offset: Expr = const((first - corner).astype(np.int32))
+    for part, number in reversed(places):  # so that the first of equal elements has the last word
+        offset = get_operator("where")(get_operator("equal")(part, greatest), number, offset)
+    lowest = const(np.asarray(-math.inf).astype(dtype_of(x).numpy))  # which padding equals, too
+    inside = const((first - corner).astype(np.int32))
+    offset = get_operator("where")(get_operator("equal")(greatest, lowest), inside, offset)
+    for part, number in places:
+        offset = get_operator("where")(get_operator("isnan")(part), number, offset)
     return add(cast_to(offset, INT64), const(corner.astype(np.int64)))
 
 

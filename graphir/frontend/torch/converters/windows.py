@@ -210,10 +210,10 @@ def max_pool_with_indices(
     """Return the greatest element of each window, and its place in the channel."""
     rank = rank_of(node)
     attrs = {**window_of(rank, size, stride, padding), "dilation": per_axis(dilation, rank), "ceil_mode": ceil_mode}
-    values = _pool("nn.max_pool2d" if rank == 2 else "nn.max_pool", rank, x, **attrs)
     batch, added = _batched(x, rank)
-    places = small_window_places(batch, attrs, tuple(shape_of(values)[-rank:]))
-    return [values, _places(batch, added, attrs) if places is None else _unbatched(places, added)]
+    values = _pool("nn.max_pool2d" if rank == 2 else "nn.max_pool", rank, batch, **attrs)
+    places = small_window_places(batch, attrs, tuple(shape_of(values)[2:]))
+    return [_unbatched(values, added), _places(batch, added, attrs) if places is None else _unbatched(places, added)]
 
 
 def _places(batch: Expr, added: int, attrs: dict[str, Any]) -> Expr:
