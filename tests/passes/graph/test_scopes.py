@@ -1,4 +1,4 @@
-"""What is the same in all iterations of a loop."""
+"""Invariants of loops: values that are the same in all iterations."""
 
 from __future__ import annotations
 
