@@ -42,12 +42,9 @@ def _order_of(function: Function) -> list[Expr]:
     below = getattr(function, "_order", None)
     if below is None:
         order = _walk((function,), True, (), children)
-        _keep_order(function, tuple(order[:-1]))  # without the function, which would keep itself alive
+        object.__setattr__(function, "_order", tuple(order[:-1]))  # the function itself would keep itself alive
         return order
     return [*below, function]
-
-
-_keep_order = Expr._order.__set__  # type: ignore[misc, attr-defined]  # the descriptor of a slot
 
 
 def _walk(

@@ -134,12 +134,6 @@ class VectorBody(Mutator):
         value = self.mutate(op.value)
         return op if value is op.value else vector_cast(op.dtype, value)
 
-    def mutate_Ramp(self, op: Ramp) -> Expr:
-        raise CannotVectorizeError("its body contains vector expressions already")
-
-    def mutate_Broadcast(self, op: Broadcast) -> Expr:
-        raise CannotVectorizeError("its body contains vector expressions already")
-
     def mutate_Call(self, op: Call) -> Expr:
         if op.name.startswith("@"):
             raise CannotVectorizeError(f"it calls the function {op.name}, which has no vector version")

@@ -199,6 +199,9 @@ IMAGES: list[Call] = [
 ]
 
 NORMALIZATIONS: list[Call] = [
+    (lambda: nn.dropout(t(2), rate=1.5), "rate: expected a share between 0 and 1, found 1.5"),
+    (lambda: nn.dropout(t(2), rate=-0.5), "rate: expected a share between 0 and 1, found -0.5"),
+    (lambda: nn.lp_normalize(t(2, 3), p=0), "p: expected a number above 0, found 0"),
     (lambda: nn.lp_norm(t(2, 3), p=0), "p: expected a number above 0, found 0"),
     (lambda: nn.group_norm(t(2, 3, 4), t(4), t(4), 2, axis=2), "axis: expected axis 1 of a tensor with the batch"),
     (lambda: nn.instance_norm(t(2, 3), t(3), t(3)), "data: expected at least 3 dimensions (batch, channels, space)"),

@@ -29,6 +29,14 @@ ENTRIES = (
     *("nn.functional.interpolate.bilinear", "nn.functional.grid_sample", "nn.functional.unfold"),
     *("lgamma", "erfinv", "special.i1e", "special.bessel_j1", "special.legendre_polynomial_p"),
     *("nn.functional.embedding_bag", "fft.rfft", "fft.hfft2", "polar"),
+    # Each of these runs lines of converters that no entry above and no network runs.
+    *("digamma", "polygamma.polygamma_n_4", "special.erfcx", "special.modified_bessel_k1", "special.bessel_y1"),
+    *("nextafter", "logaddexp2", "logcumsumexp", "logit", "hypot", "fmax", "isin", "linspace", "trace", "mode"),
+    *("kthvalue", "diagonal_scatter", "select_scatter", "index_select", "put", "resize_as_"),
+    *("cholesky", "linalg.slogdet", "lu_unpack", "linalg.solve_ex", "linalg.householder_product", "ormqr"),
+    *("triangular_solve", "nn.functional.pdist", "nn.functional.glu", "nn.functional.prelu", "nn.functional.kl_div"),
+    *("nn.functional.pixel_unshuffle", "nn.functional.channel_shuffle", "nn.functional.adaptive_max_pool3d"),
+    *("nn.functional.max_unpool2d.grad",),
 )
 #: Entries that are compiled, too: those whose converters make loops, runtime sizes, or an axis of two parts.
 COMPILED = ("special.legendre_polynomial_p", "linalg.lu_solve", "unique", "fft.rfft", "frexp")

@@ -60,10 +60,14 @@ class lp_norm(Reduce):
 
 @dataclasses.dataclass(frozen=True)
 class LpNormalizeAttrs:
-    """``axis``: the axis of the norm; ``p``: its exponent."""
+    """``axis``: the axis of the norm; ``p``: its exponent, above 0."""
 
     axis: int = -1
     p: float = 2
+
+    def __post_init__(self) -> None:
+        if not self.p > 0:
+            raise ArgumentValueError(f"p: expected a number above 0, found {self.p!r}")
 
 
 @register_operator

@@ -7,6 +7,8 @@ import pytest
 from tilewright import graphir as gi
 from tilewright.passes.graph import InferType
 from tilewright.tensorir.errors import TypeInferenceError
+from tilewright.tensorir.expr import Buffer
+from tilewright.tensorir.stmt import BufferStore, PrimFunc
 
 
 def test_calls_of_functions_get_the_type_of_the_module_s_function():
@@ -35,6 +37,40 @@ def test_the_name_of_a_called_function_gets_its_signature(stale):
     call = gi.Call(gi.GlobalVar("f", stale), [x], type=gi.TensorType(()))
     mod = InferType()(gi.IRModule({"main": gi.Function([x], call), "f": called}))
     assert mod["main"].body.op.type == gi.FuncType([gi.TensorType((4,))], gi.TensorType(()))
+
+
+def test_calls_of_closures_are_calls_of_the_typed_ones():
+    x, p, f, y = gi.var("x", shape=(4,)), gi.var("p", shape=(4,)), gi.var("f"), gi.var("y", shape=(4,))
+    closure = gi.Function([p], gi.tanh(gi.Call(gi.GlobalVar("g"), [p])))
+    main = gi.Function([x], gi.Let(f, closure, gi.Call(f, [x])))
+    mod = InferType()(gi.IRModule({"main": main, "g": gi.Function([y], y)}))
+    let = mod["main"].body
+    assert let.body.op is let.var and let.var.type == gi.FuncType([y.type], y.type)
+    assert let.body.type == y.type
+
+
+def test_calls_of_loops_get_typed_arguments_and_stay_the_same_where_nothing_is_missing():
+    buffers = [Buffer(name, (4,)) for name in "ab"]
+    loops = PrimFunc("loops", buffers, BufferStore(buffers[1], buffers[0][0], (0,)), {"num_outputs": 1})
+    x, p = gi.var("x", shape=(4,)), gi.var("p", shape=(4,))
+    call = gi.Call(gi.GlobalVar("loops"), [gi.Call(gi.GlobalVar("g"), [x])], type=x.type)
+    mod = gi.IRModule({"main": gi.Function([x], call), "g": gi.Function([p], p), "loops": loops})
+    typed = InferType()(mod)
+    assert typed["main"].body.args[0].type == x.type
+    assert InferType()(typed) is typed
+
+
+def test_declared_types_of_calls_of_loops_are_those_of_their_signature():
+    buffers = [Buffer(name, (4,)) for name in "ab"]
+    loops = PrimFunc("loops", buffers, BufferStore(buffers[1], buffers[0][0], (0,)), {"num_outputs": 1})
+    x = gi.var("x", shape=(4,))
+    name = gi.GlobalVar("loops", gi.FuncType([x.type], x.type))
+    for declared in (None, x.type):
+        mod = gi.IRModule({"main": gi.Function([x], gi.Call(name, [x], type=declared)), "loops": loops})
+        assert InferType()(mod)["main"].body.type == x.type
+    wrong = gi.Call(name, [x], type=gi.TensorType((9,)))
+    with pytest.raises(TypeInferenceError, match=r"is declared as .*\(9,\).*, but is .*\(4,\)"):
+        InferType()(gi.IRModule({"main": gi.Function([x], wrong), "loops": loops}))
 
 
 def test_a_declared_recursive_function_is_typed():

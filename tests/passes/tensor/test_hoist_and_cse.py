@@ -64,6 +64,31 @@ def test_a_load_that_a_condition_guards_moves_where_it_is_evaluated_without_one(
     rewrites(hoist_invariants, head + before, head + expected)
 
 
+def test_what_cannot_fail_leaves_either_branch_of_a_condition(rewrites):
+    head = "primfunc @f(A: Buffer[(8,), float32], B: Buffer[(8,), float32], n: int64) "
+    before = """{
+      for i in range(8) {
+        if i < 4 {
+          A[i] = sqrt(float32(n))
+        } else {
+          B[i] = exp(float32(n))
+        }
+      }
+    }"""
+    expected = """{
+      let invariant: float32 = sqrt(float32(n))
+      let invariant_1: float32 = exp(float32(n))
+      for i in range(8) {
+        if i < 4 {
+          A[i] = invariant
+        } else {
+          B[i] = invariant_1
+        }
+      }
+    }"""
+    rewrites(hoist_invariants, head + before, head + expected)
+
+
 def test_loops_over_what_calls_of_a_merged_kernel_pass_surely_run(rewrites):
     # The first is a dimension of the model, which may be zero; a divided size and a passed number are positive.
     head = """

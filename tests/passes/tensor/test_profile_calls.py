@@ -39,6 +39,7 @@ primfunc @main(x: Buffer[(n,), float32], y: Buffer[(n,), float32], z: Buffer[(n,
     } else {
       @copy(address_of(x[0]), address_of(y[0]), n)
     }
+    prefetch(y[0])
     z[0] = z[0] + y[0]
   }
 }
@@ -68,6 +69,7 @@ primfunc @main(
       @copy(address_of(x[0]), address_of(y[0]), n)
       profile_end(address_of(profile[0, 3]), 8)
     }
+    prefetch(y[0])
     z[0] = z[0] + y[0]
   }
 }

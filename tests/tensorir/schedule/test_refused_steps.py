@@ -228,6 +228,15 @@ def test_a_step_that_would_change_the_result_is_refused(body: str, step: Step, m
     assert sch.func is before
 
 
+@pytest.mark.parametrize("primitive", ["cache_read", "cache_write"])
+def test_a_copy_stands_outside_of_all_loops_of_its_block(primitive: str) -> None:
+    """So that it is made once: no loop of the function has both of them."""
+    sch = schedule(PLAIN)
+    block = sch.get_block("sum")
+    copy = getattr(sch, primitive)(block, 0, "arena")
+    assert not set(sch.get_loops(copy)) & set(sch.get_loops(block))
+
+
 def test_the_key_of_an_annotation_is_a_text() -> None:
     sch = schedule(CHAIN)
     with pytest.raises(ArgumentTypeError, match="annotate: expected the key of an annotation, found 3"):
