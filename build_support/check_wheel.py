@@ -45,8 +45,8 @@ TESTS = (
     "tests/runtime/test_stored_kernels.py",
 )
 
-#: Tests that look into modules in ways that compiled ones do not offer, or expect messages of interpreted ones, each with
-#: the reason.
+#: Tests that look into modules in ways that compiled ones do not offer, or read messages of interpreted ones, each
+#: with the reason.
 LEFT_OUT = {
     "tests/graphir/test_dims.py::test_a_formula_is_simplified_once": "replaces a function",
     "tests/tensorir/schedule/test_legality.py::test_the_ir_is_printed_when_the_message_is_read": "replaces a function",
