@@ -13,8 +13,8 @@ from tilewright.graphir.ops.common import FLOATS, check_dtype, compute_type, wid
 from tilewright.graphir.ops.loop_nests import loop, nest
 from tilewright.graphir.types import TensorType
 from tilewright.tensorir import tensor as te
-from tilewright.tensorir.dtype import INT64, DataType
-from tilewright.tensorir.expr import Buffer, Expr, Var, as_expr, call, cast, const
+from tilewright.tensorir.dtype import BOOL, INT64, DataType
+from tilewright.tensorir.expr import Buffer, Expr, Var, as_expr, call, cast, const, select
 from tilewright.tensorir.stmt import Allocate, BufferStore, IfThenElse, LetStmt, Stmt, sequence
 from tilewright.tensorir.tensor import Tensor
 
@@ -23,21 +23,29 @@ _FIRST = (as_expr(0),)
 
 class _Elimination:
     """Statements that bring a matrix to triangular form by Gaussian elimination with partial pivoting (Golub and Van
-    Loan, Matrix Computations, 3.4), whose determinant is the product of the pivots."""
+    Loan, Matrix Computations, 3.4), whose determinant is the product of the pivots; 0 if one of them is, whatever the
+    others are, as in NumPy."""
 
     def __init__(self, extent: Expr, dtype: DataType) -> None:
         self.extent = extent
         self.rows = Buffer("rows", (extent, extent), dtype, "arena")
         self.product = Buffer("product", (as_expr(1),), dtype, "register")
         self.pivot = Buffer("pivot", (as_expr(1),), INT64, "register")
+        self.singular = Buffer("singular", (as_expr(1),), BOOL, "register")
 
     def around(self, start: Stmt, then: Stmt) -> Stmt:
         """Fill ``rows`` by ``start``, eliminate, then run ``then``."""
         one = BufferStore(self.product, const(1, self.product.dtype), _FIRST)
-        body = sequence(start, one, loop(self.extent, self._column, "k"), then)
-        for buffer in (self.pivot, self.product, self.rows):
+        regular = BufferStore(self.singular, const(False, BOOL), _FIRST)
+        body = sequence(start, one, regular, loop(self.extent, self._column, "k"), then)
+        for buffer in (self.singular, self.pivot, self.product, self.rows):
             body = Allocate(buffer, body)
         return body
+
+    def result(self) -> Expr:
+        """Return the determinant, behind the elimination."""
+        product = self.product[0]
+        return select(self.singular[0], const(0, product.dtype), product)
 
     def _column(self, k: Var) -> Stmt:
         found = self.rows[k, k]
@@ -48,7 +56,7 @@ class _Elimination:
             loop(self.extent - k - 1, lambda i: self._compare(k, k + 1 + i), "i"),
             IfThenElse(self.pivot[0].not_equal(k), self._exchange(k)),
             multiply,
-            IfThenElse(found.not_equal(0.0), eliminate),
+            IfThenElse(found.not_equal(0.0), eliminate, BufferStore(self.singular, const(True, BOOL), _FIRST)),
         )
 
     def _compare(self, k: Expr, row: Expr) -> Stmt:
@@ -106,7 +114,7 @@ class det(Operator):
                 def fill(at: list[Expr]) -> Stmt:
                     return BufferStore(steps.rows, cast(wide, x(*place, *at)), tuple(at))
 
-                emit = BufferStore(outputs[0], cast(out.dtype, steps.product[0]), tuple(place))
+                emit = BufferStore(outputs[0], cast(out.dtype, steps.result()), tuple(place))
                 return steps.around(nest([extent, extent], fill, parallel=False), emit)
 
             return nest(x.shape[:-2], matrix)

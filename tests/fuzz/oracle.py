@@ -75,6 +75,10 @@ EXACT = {
 #: bound is one of the norm (Higham 2002, section 24.1), as its factors are rounded sines.
 BY_NORM = {"dft", "stft"}
 
+#: Operators whose order of operations decides which results of infinities and NaN are NaN: elimination multiplies them
+#: by zeros, or does not.
+BY_ORDER = {"det", *BY_NORM}
+
 
 class UndefinedError(Exception):
     """The model computes something that is not defined at these inputs: an integer of a float that does not fit."""
@@ -173,7 +177,7 @@ def _may_overflow(call: gi.Call, args: Sequence[Any]) -> bool:
     assert isinstance(call.op, Operator)
     if call.op.kind in ("elementwise", "broadcast", "injective") or call.op.name in EXACT:
         return False
-    if call.op.name in BY_NORM and not all(map(_all_finite, args)):  # which elements become NaN is the algorithm's
+    if call.op.name in BY_ORDER and not all(map(_all_finite, args)):  # which elements become NaN is the algorithm's
         return True
     for arg, node in zip(args, call.args, strict=True):
         kind = node.tensor_type.dtype

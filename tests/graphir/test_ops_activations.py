@@ -191,6 +191,15 @@ def test_determinants_are_sums_over_permutations(check: Any, shape: Any, dtype: 
     check("det", [(shape, dtype)], {}, leibniz, small_integers, N if "n" in shape else ({},), 8)
 
 
+def test_a_matrix_with_a_pivot_of_zero_has_none_whatever_the_others_are() -> None:
+    x = gi.var("x", shape=(4, 2, 2))
+    inf, nan = np.inf, np.nan
+    matrices = [[[0, 2], [0, -inf]], [[0, 2], [0, 3]], [[0, nan], [0, 3]], [[-inf, 0], [0, 0]]]
+    for target in ("llvm", "numba"):
+        model = tw.build(gi.Function([x], gi.det(x)), target=target)
+        np.testing.assert_array_equal(model(np.array(matrices, np.float32)), np.zeros(4, np.float32))
+
+
 def test_only_square_matrices_have_determinants() -> None:
     with pytest.raises(TypeInferenceError, match="det: x: expected square matrices"):
         gi.get_operator("det")(gi.var("x", shape=(2, 3)))
