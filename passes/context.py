@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 import logging
 import threading
 from collections import deque
@@ -96,6 +97,12 @@ def asking(instrument: object) -> Iterator[None]:
         yield
     finally:
         running.asked, running.watched = outer, watched
+
+
+@functools.cache
+def _logger(family: str) -> logging.Logger:
+    """Return the logger of a family of passes; ``logging`` takes a lock to look one up, and remarks are many."""
+    return logging.getLogger(f"tilewright.{family}")
 
 
 class PassContext:
@@ -231,8 +238,7 @@ class PassContext:
             place="" if place is None else summary(place) if isinstance(place, Expr) else str(place),
         )
         self.repeat([said])
-        logger = logging.getLogger(f"tilewright.{info.family if info is not None else 'passes'}")
-        logger.debug("%s", said)
+        _logger(info.family if info is not None else "passes").debug("%s", said)
 
     def repeat(self, remarks: Iterable[Remark]) -> None:
         """Repeat remarks of passes that ran at another time, in another context."""

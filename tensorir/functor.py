@@ -154,7 +154,7 @@ class Mutator:
                 method = _itself
             methods[kind] = method
         new = self.generic_mutate(node) if method is None else method(self, node)
-        if TRACING.callers and new is not node and isinstance(new, Stmt):
+        if new is not node and TRACING.callers and isinstance(new, Stmt):
             inherit(new, node)
         return new
 

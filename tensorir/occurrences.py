@@ -32,9 +32,9 @@ def walk_statements(stmt: Stmt) -> Iterator[Stmt]:
     while stack:
         current = stack.pop()
         yield current
-        if type(current) is For or type(current) is LetStmt or type(current) is Allocate:
+        if isinstance(current, (For, LetStmt, Allocate)):
             stack.append(current.body)
-        elif type(current) is SeqStmt:
+        elif isinstance(current, SeqStmt):
             stack.extend(current.stmts[::-1])
         elif not isinstance(current, (BufferStore, Evaluate)):  # most statements are stores, which hold no others
             stack.extend([part for part in current.parts()[::-1] if isinstance(part, Stmt)])

@@ -77,9 +77,10 @@ def add_sources(stmt: Stmt, sources: Sources) -> None:
 def inherit(new: Node, old: Node) -> None:
     """Give the sources of ``old``, which ``new`` replaces, to the statements in ``new`` that have none yet, inside of
     :func:`tracing`."""
-    sources = sources_of(old) if TRACING.callers else NO_SOURCES
-    if sources:
-        _hand_down(new, sources)
+    if TRACING.callers:
+        sources = sources_of(old)
+        if sources:
+            _hand_down(new, sources)
 
 
 def _hand_down(stmt: Node, sources: Sources) -> None:

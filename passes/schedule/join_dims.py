@@ -30,7 +30,7 @@ from tilewright.passes.schedule.facts import Access, is_manual, schedule_of
 from tilewright.tensorir.arith import Analyzer
 from tilewright.tensorir.arith.quotients import QUOTIENTS, whole_number
 from tilewright.tensorir.expr import BinaryOp, Buffer, BufferLoad, Expr, binary
-from tilewright.tensorir.functor import DIVISIONS, Mutator, accesses_buffers, kinds, loads_and_stores
+from tilewright.tensorir.functor import DIVISIONS, Mutator, accesses_buffers, kinds, loads_and_stores, walk_statements
 from tilewright.tensorir.schedule.blocks import change_block
 from tilewright.tensorir.stmt import Block, BufferStore, PrimFunc, Stmt
 
@@ -44,7 +44,8 @@ class JoinDims(PrimFuncPass):
 
     def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
         """Return ``func`` with dimensions joined."""
-        if not kinds(func.body) & DIVISIONS:  # no index is a quotient
+        stored = (stmt for stmt in walk_statements(func.body) if isinstance(stmt, BufferStore))
+        if not any(kinds(stmt) & DIVISIONS for stmt in stored):  # no index is a quotient
             return func
         if is_manual(func) or schedule_of(func, ctx) is None:
             return func

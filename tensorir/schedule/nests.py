@@ -21,9 +21,9 @@ def loops_in(path: Sequence[Stmt]) -> list[For]:
 
 def blocks_in(stmt: Stmt) -> tuple[Block, ...]:
     """The blocks in ``stmt``, in program order."""
-    while type(stmt) is For or type(stmt) is Allocate:
+    while isinstance(stmt, (For, Allocate)):
         stmt = stmt.body
-    if type(stmt) is SeqStmt:
+    if isinstance(stmt, SeqStmt):
         return _contents(stmt).blocks
     return (stmt,) if type(stmt) is Block else ()
 
@@ -125,7 +125,7 @@ def rewrite(stmt: Stmt, table: Mapping[Stmt, Stmt | None], within: Set[Stmt] | N
         return new
     if within is not None and stmt not in within:
         return stmt
-    if type(stmt) is For or type(stmt) is Allocate:
+    if isinstance(stmt, (For, Allocate)):
         body = rewrite(stmt.body, table, within)
         if body is stmt.body:
             return stmt
