@@ -33,7 +33,7 @@ ENTRIES = (
     *("digamma", "polygamma.polygamma_n_4", "special.erfcx", "special.modified_bessel_k1", "special.bessel_y1"),
     *("nextafter", "logaddexp2", "logcumsumexp", "logit", "hypot", "fmax", "isin", "linspace", "trace", "mode"),
     *("kthvalue", "diagonal_scatter", "select_scatter", "index_select", "put", "resize_as_"),
-    *("cholesky", "linalg.slogdet", "lu_unpack", "linalg.solve_ex", "linalg.householder_product", "ormqr"),
+    *("linalg.cholesky", "linalg.slogdet", "lu_unpack", "linalg.solve_ex", "linalg.householder_product", "ormqr"),
     *("triangular_solve", "nn.functional.pdist", "nn.functional.glu", "nn.functional.prelu", "nn.functional.kl_div"),
     *("nn.functional.pixel_unshuffle", "nn.functional.channel_shuffle", "nn.functional.adaptive_max_pool3d"),
     *("nn.functional.max_unpool2d.grad",),
