@@ -9,6 +9,7 @@ from __future__ import annotations
 from tilewright.tensorir.keys import KIND
 
 __all__ = [
+    "CHECKS",
     "INITIAL_STATE",
     "IN_PLACE",
     "KIND",
@@ -36,6 +37,11 @@ SIZES = "sizes"
 
 #: On a model's ``main``: the names of its results, in order.
 RESULTS = "results"
+
+#: On a model's ``main``, whose result is a tuple of tensors: the results that are checks and not returned by a call, as
+#: pairs of their number and what it means if an element of them is not 0: an error of the call. The text holds
+#: ``{number}`` in place of that element.
+CHECKS = "Checks"
 
 #: On a model's ``main``: the names of inputs that are state. Their new values are the last results.
 STATE = "State"

@@ -11,7 +11,7 @@ import numpy as np
 from tilewright.graphir.dims import Dim, format_shape
 from tilewright.graphir.types import TensorType, TupleType, Type
 from tilewright.runtime.dims import bindable_symbols, compile_dims
-from tilewright.tensorir.errors import InputError
+from tilewright.tensorir.errors import InputError, LinearAlgebraError
 from tilewright.tensorir.expr import Var
 
 _ndarray = np.ndarray
@@ -37,20 +37,29 @@ class Signature:
         outputs: the types of the result's tensors, in order.
         result_names: their names; where the model does not name them, ``result``, or ``result_0`` and so on.
         symbols: the symbolic dimensions, which each call binds.
+        checks: the numbers of flat results that a call checks and does not return, with what it means if an element
+            of one is not 0, as ``graphir.keys.CHECKS`` says; ``result`` and ``outputs`` are without them.
     """
 
-    def __init__(self, inputs: Sequence[Argument], result: Type, result_names: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        inputs: Sequence[Argument],
+        result: Type,
+        result_names: Sequence[str] = (),
+        checks: Sequence[tuple[int, str]] = (),
+    ) -> None:
         self.inputs = tuple(inputs)
         self.result = result
         self.outputs = tuple(_flatten(result))
         numbered = [f"result_{number}" for number in range(len(self.outputs))]
         usual = ["result"] if isinstance(result, TensorType) else numbered
         self.result_names = tuple(result_names if len(result_names) == len(self.outputs) else usual)
+        self.checks = tuple((number, text) for number, text in checks)
         self.symbols: tuple[Var, ...] = tuple(bindable_symbols([argument.type for argument in inputs]))
         self._names = {argument.name: position for position, argument in enumerate(self.inputs)}
-        checks = [_InputCheck(argument, self.symbols) for argument in self.inputs]
-        self._accept = [check.accept for check in checks]
-        self._computed = [(position, check) for position, check in enumerate(checks) if check.computed is not None]
+        of_inputs = [_InputCheck(argument, self.symbols) for argument in self.inputs]
+        self._accept = [check.accept for check in of_inputs]
+        self._computed = [(position, check) for position, check in enumerate(of_inputs) if check.computed is not None]
         self._single = isinstance(result, TensorType)
 
     def __str__(self) -> str:
@@ -100,8 +109,29 @@ class Signature:
         return arrays, bound
 
     def restructure(self, outputs: list[Any]) -> Any:
-        """Build the model's result from flat results: one array, or a (nested) tuple."""
+        """Build the model's result from flat results: one array, or a (nested) tuple.
+
+        Raises:
+            LinearAlgebraError: as :meth:`checked`.
+        """
+        if self.checks:
+            outputs = self.checked(outputs)
         return outputs[0] if self._single else nested(self.result, iter(outputs))
+
+    def checked(self, outputs: Sequence[Any]) -> list[Any]:
+        """Return flat results without those that are checks.
+
+        Raises:
+            LinearAlgebraError: an element of one of these is not 0.
+        """
+        for number, text in self.checks:
+            found = outputs[number]
+            if np.any(found):
+                place = tuple(map(int, np.argwhere(found)[0]))
+                where = f" (matrix {', '.join(map(str, place))})" if place else ""
+                raise LinearAlgebraError(text.replace("{number}", str(int(found[place]))) + where)
+        taken = {number for number, _ in self.checks}
+        return [output for number, output in enumerate(outputs) if number not in taken]
 
 
 def nested(found: Type, remaining: Iterator[Any]) -> Any:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 
 class TilewrightError(Exception):
     """Base of every error that Tilewright raises on purpose.
@@ -143,6 +145,10 @@ class OutOfBoundsError(ExecutionError, IndexError):
 
 class UndefinedOperationError(ExecutionError, ZeroDivisionError):
     """A program divided an integer by zero or shifted by more bits than there are."""
+
+
+class LinearAlgebraError(ExecutionError, np.linalg.LinAlgError):
+    """A matrix cannot be inverted or factorized: the message names the operation, and what it found, where."""
 
 
 class ArtifactError(TilewrightError, ValueError):

@@ -23,12 +23,13 @@ from torch.utils import _pytree as pytree
 from tilewright.graphir.dims import Dim, simplify
 from tilewright.graphir.expr import Expr, Function, Tuple, Var
 from tilewright.graphir.frontend.runtime_sizes import as_number
+from tilewright.graphir.frontend.torch.checks import Check, in_words, take_checks
 from tilewright.graphir.frontend.torch.decompositions import export_table
 from tilewright.graphir.frontend.torch.importer import Importer, check_overloads
 from tilewright.graphir.frontend.torch.node import with_shape
 from tilewright.graphir.frontend.torch.sizes import find_roots
 from tilewright.graphir.frontend.torch.tensors import stored_type
-from tilewright.graphir.keys import INITIAL_STATE, RESULTS, STATE
+from tilewright.graphir.keys import CHECKS, INITIAL_STATE, RESULTS, STATE
 from tilewright.graphir.module import IRModule
 from tilewright.graphir.runtime_sizes import with_bound_sizes
 from tilewright.graphir.types import TensorType
@@ -56,6 +57,9 @@ def from_exported(program: ExportedProgram) -> IRModule:
 
     Complex numbers have an axis of two parts behind the others, as ``torch.view_as_real`` shows them.
 
+    Checks, such as whether a matrix that is inverted is singular, are further results: a call does not return them, but
+    raises ``LinearAlgebraError`` (the attribute ``Checks`` of ``main``).
+
     Dynamic dimensions are symbolic, under PyTorch's names. A call checks the limits of a ``torch.export.Dim``, and
     relations between dimensions.
 
@@ -71,15 +75,17 @@ def from_exported(program: ExportedProgram) -> IRModule:
     if not isinstance(program, ExportedProgram):
         raise InputError(f"expected a torch.export.ExportedProgram, found {type(program).__name__}")
     program = program.run_decompositions(export_table())
+    checks = take_checks(program.graph_module)
     check_overloads(program.graph)
-    return _Exported(program).module()
+    return _Exported(program, checks).module()
 
 
 class _Exported:
-    """Converts one program."""
+    """Converts one program, whose last results are checked."""
 
-    def __init__(self, program: ExportedProgram) -> None:
+    def __init__(self, program: ExportedProgram, checks: Sequence[Check]) -> None:
         self.program = program
+        self.checks = checks
         self.importer = Importer()
         self.values: dict[fx.Node, Any] = {}
         self.params: list[Var] = []
@@ -96,6 +102,8 @@ class _Exported:
         for node, spec in inputs:
             if spec.kind is InputKind.USER_INPUT:
                 self._user_input(node, spec)
+            elif spec.kind is InputKind.TOKEN:
+                self.values[node] = None  # it keeps checks in order
             elif spec.kind in (*_PARAMETERS, InputKind.CONSTANT_TENSOR) and spec.target not in changed:
                 self.values[node] = self.importer.constant(self._tensor(spec))
             elif (node, spec) not in state:
@@ -104,10 +112,14 @@ class _Exported:
         for (node, _), (_, name, _) in zip(state, known, strict=True):
             self._param(node, name)
         outputs = self.importer.convert(self.program.graph, self.values)
-        names, results = self._results(outputs, signature.output_specs, [target for target, _, _ in known])
-        results = with_bound_sizes(results, self.importer.bound, self.params)
-        body = results[0] if len(results) == 1 else Tuple(results)
+        count = len(outputs) - len(self.checks)
+        names, results = self._results(outputs[:count], signature.output_specs, [target for target, _, _ in known])
+        results = with_bound_sizes([*results, *outputs[count:]], self.importer.bound, self.params)
+        body = results[0] if len(results) == 1 and not self.checks else Tuple(results)
         main = Function(self.params, body, attrs={RESULTS: tuple(names)})
+        if self.checks:
+            texts = map(in_words, self.checks)
+            main = main.with_attr(CHECKS, tuple(enumerate(texts, len(results) - len(self.checks))))
         if not known:
             return IRModule.from_expr(main)
         main = main.with_attr(STATE, tuple(name for _, name, _ in known))
@@ -188,7 +200,7 @@ class _Exported:
                     states[str(spec.target)] = result
                 else:
                     changed.append(result)
-            else:
+            elif spec.kind is not OutputKind.TOKEN:
                 raise UnsupportedOperatorError(f"a result that is a {spec.kind.name} is not supported")
         found = users + changed + [states[target] for target in state]
         return [name for name, _ in found], [value for _, value in found]
