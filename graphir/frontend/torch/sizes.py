@@ -18,8 +18,9 @@ from tilewright.graphir.ops.calls import add, cast, divide, multiply
 from tilewright.graphir.runtime_sizes import fresh_symbol
 from tilewright.tensorir.dtype import FLOAT64
 from tilewright.tensorir.errors import UnsupportedOperatorError
+from tilewright.tensorir.expr import BinaryOp, as_expr, compare, maximum, minimum, select
+from tilewright.tensorir.expr import Expr as Scalar
 from tilewright.tensorir.expr import Var as Symbol
-from tilewright.tensorir.expr import as_expr, maximum, minimum
 
 
 class Sizes:
@@ -116,7 +117,24 @@ class Sizes:
             base, exponent = found.args
             if isinstance(exponent, sympy.Integer) and 0 < int(exponent) <= 8:
                 return functools.reduce(operator.mul, [self._integer(base)] * int(exponent))
+        if isinstance(found, sympy.Piecewise) and found.args[-1][1] == sympy.true:
+            *choices, (other, _) = found.args
+            made = as_expr(self._integer(other))
+            for value, condition in reversed(choices):
+                made = select(self._predicate(condition), self._integer(value), made)
+            return made
         raise UnsupportedOperatorError(f"a size {found} is not supported")
+
+    def _predicate(self, found: sympy.Basic) -> Scalar:
+        """Return a condition on sizes as an expression of them."""
+        name = type(found).__name__
+        if name in _JUNCTIONS:
+            parts = map(self._predicate, found.args)
+            return functools.reduce(lambda a, b: BinaryOp(_JUNCTIONS[name], a, b), parts)
+        if name in _COMPARISONS:
+            a, b = map(self._integer, found.args)
+            return compare(_COMPARISONS[name], as_expr(a), b)
+        raise UnsupportedOperatorError(f"a condition {found} on sizes is not supported")
 
     def _float(self, found: sympy.Basic) -> Expr:
         name = type(found).__name__
@@ -215,3 +233,9 @@ _RELATIONS = {
     "StrictLessThan": "less",
 }
 _CONNECTIVES = {"And": "logical_and", "Or": "logical_or", "Not": "logical_not"}
+#: The same in expressions of sizes.
+_COMPARISONS = {
+    **{"Equality": "eq", "Unequality": "ne", "GreaterThan": "ge", "LessThan": "le"},
+    **{"StrictGreaterThan": "gt", "StrictLessThan": "lt"},
+}
+_JUNCTIONS = {"And": "and", "Or": "or"}
