@@ -66,7 +66,7 @@ class Executable:
 
             def run(values: Mapping[str, Any]) -> Sequence[Any]:
                 flat = self._run(*signature.check(signature.arrange(args, {**named, **values}), convert))
-                return signature.checked(flat) if signature.checks else flat
+                return flat if signature.is_plain else signature.delivered(flat)
 
             return state.call(run)
         inputs, sizes = signature.check(signature.arrange(args, named), convert)
@@ -93,10 +93,10 @@ class Executable:
         signature, are contiguous and aligned, and stay alive. It is for callers that know their inputs, such as
         compiled graphs of PyTorch: it saves most of a call's overhead.
 
-        None where a call is more than that: the model reads sizes from its data, checks results, is no machine code, or
-        is recorded.
+        None where a call is more than that: the model reads sizes from its data, checks results or returns views of
+        them, is no machine code, or is recorded.
         """
-        return self._run.at_addresses if isinstance(self._run, Step) and not self.signature.checks else None
+        return self._run.at_addresses if isinstance(self._run, Step) and self.signature.is_plain else None
 
     def profile(self, /, *args: Any, repeat: int = 20, convert: bool = False, **named: Any) -> Profile:
         """Measure the kernels of a call: time, arithmetic and bytes compared with the machine's limits, threads, and

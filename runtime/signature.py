@@ -39,6 +39,9 @@ class Signature:
         symbols: the symbolic dimensions, which each call binds.
         checks: the numbers of flat results that a call checks and does not return, with what it means if an element
             of one is not 0, as ``graphir.keys.CHECKS`` says; ``result`` and ``outputs`` are without them.
+        views: for the numbers of flat results that a call returns with their axes in another order, these; ``result``
+            and ``outputs`` are as a call returns them.
+        is_plain: whether there are no checks and no views: a call returns the flat results as they are computed.
     """
 
     def __init__(
@@ -47,6 +50,7 @@ class Signature:
         result: Type,
         result_names: Sequence[str] = (),
         checks: Sequence[tuple[int, str]] = (),
+        views: Sequence[tuple[int, Sequence[int]]] = (),
     ) -> None:
         self.inputs = tuple(inputs)
         self.result = result
@@ -55,6 +59,8 @@ class Signature:
         usual = ["result"] if isinstance(result, TensorType) else numbered
         self.result_names = tuple(result_names if len(result_names) == len(self.outputs) else usual)
         self.checks = tuple((number, text) for number, text in checks)
+        self.views = tuple((number, tuple(axes)) for number, axes in views)
+        self.is_plain = not self.checks and not self.views
         self.symbols: tuple[Var, ...] = tuple(bindable_symbols([argument.type for argument in inputs]))
         self._names = {argument.name: position for position, argument in enumerate(self.inputs)}
         of_inputs = [_InputCheck(argument, self.symbols) for argument in self.inputs]
@@ -112,14 +118,15 @@ class Signature:
         """Build the model's result from flat results: one array, or a (nested) tuple.
 
         Raises:
-            LinearAlgebraError: as :meth:`checked`.
+            LinearAlgebraError: as :meth:`delivered`.
         """
-        if self.checks:
-            outputs = self.checked(outputs)
+        if not self.is_plain:
+            outputs = self.delivered(outputs)
         return outputs[0] if self._single else nested(self.result, iter(outputs))
 
-    def checked(self, outputs: Sequence[Any]) -> list[Any]:
-        """Return flat results without those that are checks.
+    def delivered(self, outputs: Sequence[Any]) -> list[Any]:
+        """Return flat results as a call returns them: with their axes in the right order, and without those that are
+        checks.
 
         Raises:
             LinearAlgebraError: an element of one of these is not 0.
@@ -130,8 +137,11 @@ class Signature:
                 place = tuple(map(int, np.argwhere(found)[0]))
                 where = f" (matrix {', '.join(map(str, place))})" if place else ""
                 raise LinearAlgebraError(text.replace("{number}", str(int(found[place]))) + where)
+        results = list(outputs)
+        for number, axes in self.views:
+            results[number] = results[number].transpose(axes)
         taken = {number for number, _ in self.checks}
-        return [output for number, output in enumerate(outputs) if number not in taken]
+        return [output for number, output in enumerate(results) if number not in taken]
 
 
 def nested(found: Type, remaining: Iterator[Any]) -> Any:

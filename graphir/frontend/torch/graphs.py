@@ -24,7 +24,6 @@ from tilewright.graphir.runtime_sizes import fresh_symbol, with_bound_sizes
 from tilewright.graphir.types import TensorType
 from tilewright.tensorir.dtype import INT64
 
-
 #: What PyTorch knows of a value that is a number, and no tensor.
 _NUMBERS = (torch.SymBool, torch.SymFloat)
 #: A size that depends on data, where one must be assumed.
@@ -121,9 +120,23 @@ def memory_order(value: torch.Tensor) -> tuple[int, ...] | None:
     return None if order == tuple(range(value.ndim)) else order
 
 
+def dense_order(value: torch.Tensor) -> tuple[int, ...] | None:
+    """Return the order of the axes of a tensor that fills its memory without gaps, such as a transposed one, slowest
+    first; None if that is row-major order, or if the tensor has gaps, or repeats elements."""
+    sizes, strides = [list(map(_hint, each)) for each in (value.shape, value.stride())]
+    long = sorted((axis for axis, size in enumerate(sizes) if size != 1), key=lambda axis: -strides[axis])
+    expected = 1
+    for axis in reversed(long):
+        if strides[axis] != expected:
+            return None
+        expected *= sizes[axis]
+    order = (*(axis for axis, size in enumerate(sizes) if size == 1), *long)
+    return None if long == sorted(long) else order
+
+
 def _hint(stride: int | torch.SymInt) -> int:
-    """Return a stride: of symbolic sizes that of the values that PyTorch saw, or where one depends on data, that for a
-    few elements along each axis."""
+    """Return a size or a stride: of symbolic sizes that of the values that PyTorch saw, or where one depends on data,
+    that for a few elements along each axis."""
     if not isinstance(stride, torch.SymInt):
         return int(stride)
     if stride.node.has_hint():

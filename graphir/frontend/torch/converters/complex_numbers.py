@@ -268,6 +268,13 @@ def permute(node: Node, x: Expr, dims: Sequence[int]) -> Expr:
     return transpose(x, axes=(*(dim % rank for dim in dims), rank)) if rank else x
 
 
+@converter("aten.t.default", "aten.numpy_T.default", of_complex=True)
+def reverse_axes(node: Node, x: Expr) -> Expr:
+    """Reverse the axes: transpose a matrix."""
+    rank = len(shape_of(x)) - 1
+    return permute(node, x, tuple(reversed(range(rank))))
+
+
 @converter("aten.cat.default", of_complex=True)
 def concatenate_numbers(node: Node, tensors: Sequence[Expr], dim: int) -> Expr:
     """Concatenate along an axis."""
