@@ -175,6 +175,17 @@ def test_complex_numbers_are_an_axis_of_two_parts() -> None:
     np.testing.assert_allclose(size, x.abs().numpy(), rtol=1e-5)
 
 
+def test_complex_numbers_are_decomposed_where_an_overload_is_whole_for_others() -> None:
+    def function(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return torch.addcmul(x, x, y, value=2), torch.stack([x, y], 1), x.cumsum(1), *y.split([1, 2], 1)
+
+    x, y = torch.randn(2, 2, 3, dtype=torch.complex64)
+    expected = [torch.view_as_real(each) for each in function(x, y)]
+    found = programs.results(tw.build(imported(function, x, y)), [torch.view_as_real(x), torch.view_as_real(y)])
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+
+
 def test_quantized_tensors_are_refused_by_their_type() -> None:
     table = torch.quantize_per_tensor(torch.randn(4), 0.1, 0, torch.qint8)
     with pytest.raises(UnsupportedOperatorError, match="qint8"):
