@@ -86,8 +86,9 @@ def _is_size(node: fx.Node) -> bool:
     if node.op != "call_function" or not isinstance(node.meta.get("val"), (int, float, torch.SymInt, torch.SymFloat)):
         return False
     inputs = [each.meta.get("val") for each in node.all_input_nodes]
-    reads_data = any(isinstance(value, torch.Tensor) for value in inputs) and "sym_" not in str(node.target)
-    return not reads_data
+    if any(isinstance(value, torch.Tensor) for value in inputs):
+        return "sym_" in str(node.target)
+    return not any(isinstance(value, (list, tuple)) for value in inputs)  # a loop computes these
 
 
 def _function(graph: fx.Graph, cut: _Cut, kept: Sequence[fx.Node], outputs: Sequence[Any]) -> Views:
