@@ -58,8 +58,8 @@ class Executable:
         Raises:
             InputError: an input does not fit the signature (also a ``TypeError`` and a ``ValueError``).
             ExecutionError: the model computed a negative size for one of its tensors, or there is not enough memory.
-            LinearAlgebraError: a matrix that a PyTorch program inverts or factorizes cannot be (also NumPy's
-                ``LinAlgError``). The state stays as it was.
+            LinearAlgebraError: a matrix that a PyTorch program inverts or factorizes cannot be (also a ``ValueError``,
+                as NumPy's ``LinAlgError`` is). The state stays as it was.
         """
         signature, state = self.signature, self._state
         if state is not None and state.is_left_out(args, named, signature):

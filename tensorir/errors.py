@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 
 class TilewrightError(Exception):
     """Base of every error that Tilewright raises on purpose.
@@ -147,8 +145,9 @@ class UndefinedOperationError(ExecutionError, ZeroDivisionError):
     """A program divided an integer by zero or shifted by more bits than there are."""
 
 
-class LinearAlgebraError(ExecutionError, np.linalg.LinAlgError):
-    """A matrix cannot be inverted or factorized: the message names the operation, and what it found, where."""
+class LinearAlgebraError(ExecutionError, ValueError):
+    """A matrix cannot be inverted or factorized: the message names the operation, and what it found, where. (NumPy's
+    ``LinAlgError`` is a ``ValueError``, too.)"""
 
 
 class ArtifactError(TilewrightError, ValueError):

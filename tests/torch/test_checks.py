@@ -60,7 +60,7 @@ def test_an_artifact_checks_its_matrices(tmp_path: Path) -> None:
     inverse, sum_ = loaded(REGULAR.numpy())
     np.testing.assert_allclose(inverse @ REGULAR.numpy(), np.eye(3), atol=1e-6)
     np.testing.assert_array_equal(sum_, REGULAR + 1)
-    with pytest.raises(np.linalg.LinAlgError, match=r"pivot 2 is 0$"):
+    with pytest.raises(ValueError, match=r"pivot 2 is 0$"):
         loaded(np.ones((3, 3), "float32"))
 
 

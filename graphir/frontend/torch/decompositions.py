@@ -69,5 +69,5 @@ def _of_complex_numbers(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def _is_complex(argument: Any) -> bool:
     if isinstance(argument, torch.Tensor):
-        return argument.is_complex()
+        return bool(argument.is_complex())
     return isinstance(argument, complex) or (isinstance(argument, torch.dtype) and argument.is_complex)
