@@ -9,9 +9,12 @@ from __future__ import annotations
 from tilewright.tensorir.keys import KIND
 
 __all__ = [
+    "CHECKS",
     "INITIAL_STATE",
     "IN_PLACE",
     "KIND",
+    "ORDERED",
+    "ORDERS",
     "PRIMITIVE",
     "RESULTS",
     "ROW_PADDING",
@@ -36,6 +39,19 @@ SIZES = "sizes"
 
 #: On a model's ``main``: the names of its results, in order.
 RESULTS = "results"
+
+#: On a model's ``main``: for results that are to lie in memory with their axes in another order than row-major, such as
+#: images whose channels are last, pairs of the result's number and the order of its axes, the slowest first.
+ORDERS = "Orders"
+
+#: The same for results that ``main`` returns with their axes in that order already: a call returns views of them. Set
+#: where a model is built.
+ORDERED = "Ordered"
+
+#: On a model's ``main``, whose result is a tuple of tensors: the results that are checks and not returned by a call, as
+#: pairs of their number and what it means if an element of them is not 0: an error of the call. The text holds
+#: ``{number}`` in place of that element.
+CHECKS = "Checks"
 
 #: On a model's ``main``: the names of inputs that are state. Their new values are the last results.
 STATE = "State"

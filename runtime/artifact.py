@@ -83,6 +83,8 @@ def save(built: BuiltModel, path: str | os.PathLike[str], graph: bool) -> None:
         "inputs": [[argument.name, encode_type(argument.type)] for argument in signature.inputs],
         "result": encode_type(signature.result),
         "result_names": signature.result_names,
+        "checks": signature.checks,
+        "views": signature.views,
         "functions": [
             {
                 "image": encode_function(function, arrays),
@@ -206,7 +208,13 @@ class Artifact:
             size,
             data["tilewright"],
             data["interface"],
-            Signature(inputs, decode_type(data["result"]), data["result_names"]),
+            Signature(
+                inputs,
+                decode_type(data["result"]),
+                data["result_names"],
+                data.get("checks", ()),
+                data.get("views", ()),
+            ),
             [decode_function(each["image"], arrays) for each in data["functions"]],
             StoredGraph.decode(data["graph"], arrays),
             {name: arrays.array(place) for name, place in data.get("state", ())},

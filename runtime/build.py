@@ -35,6 +35,7 @@ from tilewright.runtime.frames import with_frame_memory
 from tilewright.runtime.interpreters import check_interpreter
 from tilewright.runtime.model_interface import arguments_of, check_result, signature_of
 from tilewright.runtime.progress import building
+from tilewright.runtime.result_orders import with_ordered_results
 from tilewright.runtime.state import without_state
 from tilewright.runtime.steps import Place, Wiring
 from tilewright.tensorir.errors import ArgumentTypeError, InputError, PassError
@@ -145,6 +146,7 @@ def _build(
     if params:
         mod = bind_params(mod, params)
     mod, state = without_state(mod)
+    mod = with_ordered_results(mod)
     if isinstance(mod["main"], Function):
         # Check this before any pass, whose errors would be about internals of the model.
         arguments_of(mod["main"], partial=True)

@@ -58,12 +58,15 @@ class Executable:
         Raises:
             InputError: an input does not fit the signature (also a ``TypeError`` and a ``ValueError``).
             ExecutionError: the model computed a negative size for one of its tensors, or there is not enough memory.
+            LinearAlgebraError: a matrix that a PyTorch program inverts or factorizes cannot be (also a ``ValueError``,
+                as NumPy's ``LinAlgError`` is). The state stays as it was.
         """
         signature, state = self.signature, self._state
         if state is not None and state.is_left_out(args, named, signature):
 
             def run(values: Mapping[str, Any]) -> Sequence[Any]:
-                return self._run(*signature.check(signature.arrange(args, {**named, **values}), convert))
+                flat = self._run(*signature.check(signature.arrange(args, {**named, **values}), convert))
+                return flat if signature.is_plain else signature.delivered(flat)
 
             return state.call(run)
         inputs, sizes = signature.check(signature.arrange(args, named), convert)
@@ -90,9 +93,10 @@ class Executable:
         signature, are contiguous and aligned, and stay alive. It is for callers that know their inputs, such as
         compiled graphs of PyTorch: it saves most of a call's overhead.
 
-        None where a call is more than that: the model reads sizes from its data, is no machine code, or is recorded.
+        None where a call is more than that: the model reads sizes from its data, checks results or returns views of
+        them, is no machine code, or is recorded.
         """
-        return self._run.at_addresses if isinstance(self._run, Step) else None
+        return self._run.at_addresses if isinstance(self._run, Step) and self.signature.is_plain else None
 
     def profile(self, /, *args: Any, repeat: int = 20, convert: bool = False, **named: Any) -> Profile:
         """Measure the kernels of a call: time, arithmetic and bytes compared with the machine's limits, threads, and

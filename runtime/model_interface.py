@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 from tilewright.graphir.dims import Dim, never_negative, simplify
 from tilewright.graphir.expr import Call, Function, GlobalVar
-from tilewright.graphir.keys import RESULTS
+from tilewright.graphir.keys import CHECKS, ORDERED, RESULTS
 from tilewright.graphir.loop_calls import loop_call
 from tilewright.graphir.module import IRModule
 from tilewright.graphir.op import Operator
@@ -15,6 +15,7 @@ from tilewright.graphir.types import FuncType, TensorType, TupleType, Type
 from tilewright.graphir.visitor import call_nodes
 from tilewright.passes.context import PassContext
 from tilewright.passes.graph import InferType
+from tilewright.runtime.result_orders import inverse, reordered_type
 from tilewright.runtime.signature import Argument, Signature
 from tilewright.runtime.steps import Claim
 from tilewright.tensorir.errors import TypeInferenceError
@@ -23,12 +24,28 @@ from tilewright.tensorir.stmt import PrimFunc
 
 
 def signature_of(function: Function) -> Signature:
-    """Return the signature of ``function``. Its attribute ``results``, set by the ONNX importer, names the results.
+    """Return the signature of ``function``. Its attribute ``results``, set by the importers, names the results;
+    ``Checks`` tells which of them are checks, and ``Ordered`` of which a call returns views.
 
     Raises:
-        TypeInferenceError: as :func:`arguments_of` and :func:`result_of`.
+        TypeInferenceError: as :func:`arguments_of` and :func:`result_of`; or a check is no result.
     """
-    return Signature(arguments_of(function), result_of(function), function.attrs.get(RESULTS, ()))
+    result, checks = result_of(function), function.attrs.get(CHECKS, ())
+    views = [(number, inverse(order)) for number, order in function.attrs.get(ORDERED, ())]
+    result = reordered_type(result, views)
+    if checks:
+        result = _without(result, {number for number, _ in checks})
+    return Signature(arguments_of(function), result, function.attrs.get(RESULTS, ()), checks, views)
+
+
+def _without(result: Type, numbers: Set[int]) -> Type:
+    """Return the type of a tuple of tensors without the fields of these numbers; of one that is left, its own type."""
+    fields = result.fields if isinstance(result, TupleType) else ()
+    if not all(isinstance(field, TensorType) for field in fields) or not numbers <= set(range(len(fields))):
+        shown = ", ".join(map(str, sorted(numbers)))
+        raise TypeInferenceError(f"result of main: expected a tuple of tensors with the checks {shown}, found {result}")
+    left = [field for number, field in enumerate(fields) if number not in numbers]
+    return left[0] if len(left) == 1 else TupleType(left)
 
 
 def arguments_of(function: Function, partial: bool = False) -> list[Argument]:

@@ -11,7 +11,7 @@ import numpy as np
 from tilewright.graphir.dims import Dim, format_shape
 from tilewright.graphir.types import TensorType, TupleType, Type
 from tilewright.runtime.dims import bindable_symbols, compile_dims
-from tilewright.tensorir.errors import InputError
+from tilewright.tensorir.errors import InputError, LinearAlgebraError
 from tilewright.tensorir.expr import Var
 
 _ndarray = np.ndarray
@@ -37,20 +37,35 @@ class Signature:
         outputs: the types of the result's tensors, in order.
         result_names: their names; where the model does not name them, ``result``, or ``result_0`` and so on.
         symbols: the symbolic dimensions, which each call binds.
+        checks: the numbers of flat results that a call checks and does not return, with what it means if an element
+            of one is not 0, as ``graphir.keys.CHECKS`` says; ``result`` and ``outputs`` are without them.
+        views: for the numbers of flat results that a call returns with their axes in another order, these; ``result``
+            and ``outputs`` are as a call returns them.
+        is_plain: whether there are no checks and no views: a call returns the flat results as they are computed.
     """
 
-    def __init__(self, inputs: Sequence[Argument], result: Type, result_names: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        inputs: Sequence[Argument],
+        result: Type,
+        result_names: Sequence[str] = (),
+        checks: Sequence[tuple[int, str]] = (),
+        views: Sequence[tuple[int, Sequence[int]]] = (),
+    ) -> None:
         self.inputs = tuple(inputs)
         self.result = result
         self.outputs = tuple(_flatten(result))
         numbered = [f"result_{number}" for number in range(len(self.outputs))]
         usual = ["result"] if isinstance(result, TensorType) else numbered
         self.result_names = tuple(result_names if len(result_names) == len(self.outputs) else usual)
+        self.checks = tuple((number, text) for number, text in checks)
+        self.views = tuple((number, tuple(axes)) for number, axes in views)
+        self.is_plain = not self.checks and not self.views
         self.symbols: tuple[Var, ...] = tuple(bindable_symbols([argument.type for argument in inputs]))
         self._names = {argument.name: position for position, argument in enumerate(self.inputs)}
-        checks = [_InputCheck(argument, self.symbols) for argument in self.inputs]
-        self._accept = [check.accept for check in checks]
-        self._computed = [(position, check) for position, check in enumerate(checks) if check.computed is not None]
+        of_inputs = [_InputCheck(argument, self.symbols) for argument in self.inputs]
+        self._accept = [check.accept for check in of_inputs]
+        self._computed = [(position, check) for position, check in enumerate(of_inputs) if check.computed is not None]
         self._single = isinstance(result, TensorType)
 
     def __str__(self) -> str:
@@ -100,8 +115,33 @@ class Signature:
         return arrays, bound
 
     def restructure(self, outputs: list[Any]) -> Any:
-        """Build the model's result from flat results: one array, or a (nested) tuple."""
+        """Build the model's result from flat results: one array, or a (nested) tuple.
+
+        Raises:
+            LinearAlgebraError: as :meth:`delivered`.
+        """
+        if not self.is_plain:
+            outputs = self.delivered(outputs)
         return outputs[0] if self._single else nested(self.result, iter(outputs))
+
+    def delivered(self, outputs: Sequence[Any]) -> list[Any]:
+        """Return flat results as a call returns them: with their axes in the right order, and without those that are
+        checks.
+
+        Raises:
+            LinearAlgebraError: an element of one of these is not 0.
+        """
+        for number, text in self.checks:
+            found = outputs[number]
+            if np.any(found):
+                place = tuple(map(int, np.argwhere(found)[0]))
+                where = f" (matrix {', '.join(map(str, place))})" if place else ""
+                raise LinearAlgebraError(text.replace("{number}", str(int(found[place]))) + where)
+        results = list(outputs)
+        for number, axes in self.views:
+            results[number] = results[number].transpose(axes)
+        taken = {number for number, _ in self.checks}
+        return [output for number, output in enumerate(results) if number not in taken]
 
 
 def nested(found: Type, remaining: Iterator[Any]) -> Any:

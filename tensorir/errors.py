@@ -145,6 +145,11 @@ class UndefinedOperationError(ExecutionError, ZeroDivisionError):
     """A program divided an integer by zero or shifted by more bits than there are."""
 
 
+class LinearAlgebraError(ExecutionError, ValueError):
+    """A matrix cannot be inverted or factorized: the message names the operation, and what it found, where. (NumPy's
+    ``LinAlgError`` is a ``ValueError``, too.)"""
+
+
 class ArtifactError(TilewrightError, ValueError):
     """A file is not an artifact that this version and machine can use: the message says expected and found."""
 

@@ -143,7 +143,7 @@ def _written(number: int, output: Output, value: Any, names: dict[str, Any]) -> 
         names[f"constant{number}"] = output.value
         return f"constant{number}"
     if output.kind == "number":
-        return f"int(results[{output.number}])"
+        return f"results[{output.number}].item()"
     if all(isinstance(size, int) for size in (*value.shape, *value.stride())) and 0 in value.shape:
         names[f"dtype_of{number}"] = value.dtype  # the strides of an array without elements may be any
         return f"empty_strided({tuple(value.shape)}, {tuple(value.stride())}, dtype=dtype_of{number})"

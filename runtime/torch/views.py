@@ -2,7 +2,8 @@
 
 A function that returns ``x[n:]`` returns no copy of ``x``, and PyTorch takes the size, the strides and the offset of
 such an output from the graph's. Two views of one tensor share its memory. And a view costs neither a kernel nor a copy.
-So the views at the end of a graph are cut off, to a function that runs behind it::
+So the views at the end of a graph are cut off, to a function that runs behind it, and so are numbers that follow from
+sizes alone, which PyTorch may compute by functions that dimensions do not have::
 
     before: f(x): y = x * 2;  return [y[1:], y.t(), x.t()]
     after:  f(x): y = x * 2;  return [y]
@@ -26,7 +27,7 @@ Views = Callable[..., Sequence[Any]]
 
 def cut_views(graph: fx.GraphModule) -> tuple[fx.GraphModule, Views | None]:
     """Return a graph that returns what its outputs are views of, and the function that makes the outputs of that; the
-    graph itself and None if no output is a view."""
+    graph itself and None if no output is a view, or a number that follows from sizes."""
     outputs = output_nodes(graph.graph)
     cut = _Cut([node for node in outputs if isinstance(node, fx.Node)])
     if not cut.views:
@@ -52,7 +53,7 @@ class _Cut:
         self.views: set[fx.Node] = set()
         self.needed: set[fx.Node] = set()
         for node in outputs:
-            if _viewed(node) is not None:
+            if _viewed(node) is not None or _is_size(node):
                 self._move(node)
         self.needed |= {node for node in outputs if node not in self.views}
 
@@ -85,8 +86,9 @@ def _is_size(node: fx.Node) -> bool:
     if node.op != "call_function" or not isinstance(node.meta.get("val"), (int, float, torch.SymInt, torch.SymFloat)):
         return False
     inputs = [each.meta.get("val") for each in node.all_input_nodes]
-    reads_data = any(isinstance(value, torch.Tensor) for value in inputs) and "sym_" not in str(node.target)
-    return not reads_data
+    if any(isinstance(value, torch.Tensor) for value in inputs):
+        return "sym_" in str(node.target)
+    return not any(isinstance(value, (list, tuple)) for value in inputs)  # a loop computes these
 
 
 def _function(graph: fx.Graph, cut: _Cut, kept: Sequence[fx.Node], outputs: Sequence[Any]) -> Views:

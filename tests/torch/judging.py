@@ -10,6 +10,7 @@ import argparse
 import collections
 import dataclasses
 import json
+import logging
 import re
 import time
 import traceback
@@ -40,6 +41,31 @@ class SplitError(Exception):
 
 class CloserError(Exception):
     """A result differs from PyTorch's because it is closer to the exact one."""
+
+
+class Fallbacks(logging.Handler):
+    """Notes what runs in PyTorch, as the backend logs it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[str] = []
+        logger = logging.getLogger("tilewright.torch")
+        logger.addHandler(self)
+        logger.propagate = False
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Note one line."""
+        self.lines.append(record.getMessage().removeprefix("runs in PyTorch: "))
+
+    def check(self) -> None:
+        """Forget the lines.
+
+        Raises:
+            FellBackError: there were some.
+        """
+        lines, self.lines = self.lines, []
+        if lines:
+            raise FellBackError("; ".join(lines))
 
 
 #: Outcomes of cases, the worst first: that of a subject is the worst of its cases.

@@ -25,31 +25,6 @@ from tests.torch import judging
 RTOL, ATOL = 1e-4, 1e-5
 
 
-class Fallbacks(logging.Handler):
-    """Notes what runs in PyTorch, as the backend logs it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.lines: list[str] = []
-        logger = logging.getLogger("tilewright.torch")
-        logger.addHandler(self)
-        logger.propagate = False
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Note one line."""
-        self.lines.append(record.getMessage().removeprefix("runs in PyTorch: "))
-
-    def check(self) -> None:
-        """Forget the lines.
-
-        Raises:
-            FellBackError: there were some.
-        """
-        lines, self.lines = self.lines, []
-        if lines:
-            raise judging.FellBackError("; ".join(lines))
-
-
 def compare(found: Any, expected: Any, what: str) -> None:
     """Compare the tensors in nested values.
 
@@ -90,7 +65,7 @@ def step(
     return results, [buffer.clone() for buffer in module.buffers()], given
 
 
-def judge_input(info: Any, given: Any, training: bool, fallbacks: Fallbacks) -> None:
+def judge_input(info: Any, given: Any, training: bool, fallbacks: judging.Fallbacks) -> None:
     """Compare a module with PyTorch for one input.
 
     Raises:
@@ -153,7 +128,7 @@ def _copied(values: Any) -> Any:
     return pytree.tree_map_only(torch.Tensor, copied, values)
 
 
-def cases(info: Any, most: int | None, fallbacks: Fallbacks) -> judging.Cases:
+def cases(info: Any, most: int | None, fallbacks: judging.Fallbacks) -> judging.Cases:
     """Yield the cases of a module: its first inputs in training and in evaluation, in turn."""
     torch.manual_seed(0)
 
@@ -175,7 +150,7 @@ def main() -> None:
     torch.set_num_threads(1)
     torch._logging.set_logs(dynamo=logging.ERROR)
     torch._dynamo.config.allow_rnn = True  # otherwise PyTorch runs recurrent networks itself
-    fallbacks = Fallbacks()
+    fallbacks = judging.Fallbacks()
     subjects = {info.name: functools.partial(cases, info, options.samples, fallbacks) for info in module_db}
     judging.run(options, subjects)
 

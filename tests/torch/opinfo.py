@@ -8,11 +8,13 @@ pass, and lists the overloads without a converter by the number of entries that 
     python -m tests.torch.opinfo --compile --json verdicts.json             # goes on where that was
     python -m tests.torch.opinfo --dtype bfloat16 --samples 3
     python -m tests.torch.opinfo --gradients --samples 2
+    python -m tests.torch.opinfo --fallback --samples 2                     # torch.compile, as programs call it
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import functools
 import itertools
 import logging
@@ -35,12 +37,12 @@ from tests.torch import judging
 from tests.torch.judging import NotTracedError, OutOfScopeError
 from tilewright import graphir as gi
 from tilewright.graphir.expr import Expr, Function, Tuple, Var
+from tilewright.graphir.frontend.torch.checks import take_checks
 from tilewright.graphir.frontend.torch.decompositions import export_table
 from tilewright.graphir.frontend.torch.importer import Importer, check_overloads
 from tilewright.graphir.frontend.torch.tensors import as_array, as_tensor, stored_type
 from tilewright.graphir.runtime_sizes import with_bound_sizes
 from tilewright.graphir.structural import structural_equal, structural_hash
-from tilewright.runtime.torch.checks import take_checks
 
 #: Entries whose elements PyTorch leaves undefined: shapes and element types are compared.
 UNDEFINED = frozenset(("empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided", "empty"))
@@ -321,8 +323,22 @@ def judge_gradients(entry: Any, sample: Any, dtype: torch.dtype, opt_level: int 
         wide = [_wide(tensor) for tensor in tensors]
         compare(gradients(compiled, tensors), expected, lambda: gradients(own, wide), tolerances(entry, dtype))
 
-    try:
+    with _pytorch_agrees(agree):
         agree("tilewright", options={"fallback": False, "opt_level": opt_level})
+
+
+@contextlib.contextmanager
+def _pytorch_agrees(agree: Callable[[str], None]) -> Iterator[None]:
+    """Tell an error of a compilation from one that PyTorch's own graphs have, too.
+
+    Args:
+        agree: compares with a backend.
+
+    Raises:
+        NotTracedError: PyTorch makes no single graph, or one that does not agree with backend ``aot_eager`` either.
+    """
+    try:
+        yield
     except (torch._dynamo.exc.Unsupported, torch._dynamo.exc.UserError) as error:
         raise NotTracedError(str(error).splitlines()[0]) from None
     except Exception:
@@ -333,6 +349,49 @@ def judge_gradients(entry: Any, sample: Any, dtype: torch.dtype, opt_level: int 
         except Exception as error:
             raise NotTracedError(f"aot_eager fails, too: {type(error).__name__}: {error}"[:200]) from None
         raise
+
+
+def judge_with_fallback(
+    entry: Any, sample: Any, dtype: torch.dtype, opt_level: int | None, fallbacks: judging.Fallbacks
+) -> None:
+    """Compare the results of one sample, compiled by ``torch.compile``, with PyTorch's: what has no converter runs in
+    PyTorch. What the operator makes of its arguments, if it works in place, is compared, too.
+
+    Raises:
+        NotTracedError: also if the graph that PyTorch makes does not agree with it (backend ``aot_eager``).
+        FellBackError, SplitError: it agrees, and a part ran in PyTorch, or PyTorch makes several graphs.
+        OutOfScopeError, TilewrightError, CloserError, AssertionError: as said.
+    """
+    run, tensors = as_function(entry, sample)
+
+    def results(call: Callable[..., Any], given: Sequence[torch.Tensor]) -> list[Any]:
+        inputs = [tensor.clone() for tensor in given]
+        torch.manual_seed(_SEED)
+        with torch.no_grad():
+            found = pytree.tree_leaves(call(*inputs))
+        leaves = [*found, *inputs]
+        return [torch.zeros_like(leaf) for leaf in leaves] if entry.name in UNDEFINED else leaves
+
+    try:
+        expected = results(run, tensors)
+    except Exception as error:
+        raise OutOfScopeError(f"{type(error).__name__}: {error}") from error
+
+    def agree(backend: str, **options: Any) -> None:
+        torch._dynamo.reset()
+        compiled = torch.compile(run, backend=backend, dynamic=False, **{"fullgraph": True, **options})
+        wide = [_wide(tensor) for tensor in tensors]
+        compare(results(compiled, tensors), expected, lambda: results(run, wide), tolerances(entry, dtype))
+
+    level = {"opt_level": opt_level}
+    try:
+        with _pytorch_agrees(agree):
+            agree("tilewright", options=level)
+    except NotTracedError as error:
+        with _pytorch_agrees(functools.partial(agree, fullgraph=False)):
+            agree("tilewright", options=level, fullgraph=False)
+        raise judging.SplitError(str(error)) from None
+    fallbacks.check()
 
 
 def cases(
@@ -368,16 +427,20 @@ def main() -> None:
     parser.add_argument("--dtype", default="float32", help="the element type of the samples")
     parser.add_argument("--compile", action="store_true", help="compile, rather than use the NumPy references")
     parser.add_argument("--gradients", action="store_true", help="compile, and compare the gradients")
+    parser.add_argument("--fallback", action="store_true", help="compile, and let run in PyTorch what has no converter")
     parser.add_argument("--opt-level", type=int, help="the optimization level of --compile")
     options: argparse.Namespace = parser.parse_args()
     warnings.simplefilter("ignore")
     torch._logging.set_logs(dynamo=logging.ERROR)
     torch.set_num_threads(1)
     dtype: torch.dtype = getattr(torch, options.dtype)
+    fallbacks = judging.Fallbacks() if options.fallback else None
 
     def subject(entry: Any) -> judging.Cases:
         if options.gradients:
             judge_one: Judge = functools.partial(judge_gradients, opt_level=options.opt_level)
+        elif fallbacks is not None:
+            judge_one = functools.partial(judge_with_fallback, opt_level=options.opt_level, fallbacks=fallbacks)
         else:
             judge_one = functools.partial(
                 judge_sample, compute=Compiled(options.opt_level) if options.compile else by_reference

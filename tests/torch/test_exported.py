@@ -56,12 +56,20 @@ def test_a_transposed_parameter_is_read_by_its_strides() -> None:
     np.testing.assert_allclose(found[0], (x @ weight).numpy(), rtol=1e-5, atol=1e-6)
 
 
-def test_results_are_row_major_whatever_strides_the_program_has() -> None:
-    x = torch.randn(2, 3, 4, 5).contiguous(memory_format=torch.channels_last)
-    model = tw.build(imported(lambda x: (x.relu(), x.sin().permute(3, 0, 1, 2)), x))
-    for found, expected in zip(programs.results(model, [x]), (x.relu(), x.sin().permute(3, 0, 1, 2)), strict=True):
-        np.testing.assert_allclose(found, expected.numpy(), rtol=1e-6, atol=1e-7)
-        assert found.flags.c_contiguous
+def test_results_have_the_strides_of_pytorchs_where_these_fill_their_memory() -> None:
+    def function(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        flat = x.flatten(1)
+        return x.relu(), x.sin().permute(3, 0, 1, 2), torch.complex(flat, flat).t(), x[:, :2]
+
+    example, x = (torch.randn(n, 3, 4, 5).contiguous(memory_format=torch.channels_last) for n in (2, 4))
+    model = tw.build(imported(function, example, dynamic=[{0: torch.export.Dim("batch")}]))
+    *found, gaps = programs.results(model, [x])
+    expected = [torch.view_as_real(y) if y.is_complex() else y for y in function(x)]
+    for one, other in zip(found, expected[:3], strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-7)
+        assert torch.from_numpy(one).stride() == other.stride()
+    np.testing.assert_array_equal(gaps, expected[3])
+    assert gaps.flags.c_contiguous
 
 
 def test_nested_results_are_named_by_their_places_and_none_is_left_out() -> None:
@@ -165,6 +173,17 @@ def test_complex_numbers_are_an_axis_of_two_parts() -> None:
     square, size = model(torch.view_as_real(x).numpy())
     np.testing.assert_allclose(square, torch.view_as_real(x * x.conj()).numpy(), rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(size, x.abs().numpy(), rtol=1e-5)
+
+
+def test_complex_numbers_are_decomposed_where_an_overload_is_whole_for_others() -> None:
+    def function(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return torch.addcmul(x, x, y, value=2), torch.stack([x, y], 1), x.cumsum(1), *y.split([1, 2], 1)
+
+    x, y = torch.randn(2, 2, 3, dtype=torch.complex64)
+    expected = [torch.view_as_real(each) for each in function(x, y)]
+    found = programs.results(tw.build(imported(function, x, y)), [torch.view_as_real(x), torch.view_as_real(y)])
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
 
 
 def test_quantized_tensors_are_refused_by_their_type() -> None:

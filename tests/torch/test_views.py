@@ -106,3 +106,12 @@ def test_parameters_are_returned_as_they_are() -> None:
     with torch.no_grad():
         weight, _ = compile_(lambda x: (module.weight.t(), module(x)))(torch.randn(2, 3))
     assert weight.data_ptr() == module.weight.data_ptr()
+
+
+def test_a_number_that_follows_from_sizes_by_any_function_is_returned() -> None:
+    def function(x: torch.Tensor) -> tuple[torch.Tensor, int, float]:
+        return x + 1, x.shape[0] & 6, x.shape[0] / 3
+
+    model = compile_(function, dynamic=True, options={"fallback": False})
+    for size in (9, 17):
+        assert_close(model(torch.ones(size)), function(torch.ones(size)))

@@ -23,12 +23,14 @@ from torch.utils import _pytree as pytree
 from tilewright.graphir.dims import Dim, simplify
 from tilewright.graphir.expr import Expr, Function, Tuple, Var
 from tilewright.graphir.frontend.runtime_sizes import as_number
+from tilewright.graphir.frontend.torch.checks import Check, in_words, take_checks
 from tilewright.graphir.frontend.torch.decompositions import export_table
-from tilewright.graphir.frontend.torch.importer import Importer, check_overloads
-from tilewright.graphir.frontend.torch.node import with_shape
+from tilewright.graphir.frontend.torch.graphs import dense_order
+from tilewright.graphir.frontend.torch.importer import Importer, check_overloads, output_nodes
+from tilewright.graphir.frontend.torch.node import shape_of, with_shape
 from tilewright.graphir.frontend.torch.sizes import find_roots
 from tilewright.graphir.frontend.torch.tensors import stored_type
-from tilewright.graphir.keys import INITIAL_STATE, RESULTS, STATE
+from tilewright.graphir.keys import CHECKS, INITIAL_STATE, ORDERS, RESULTS, STATE
 from tilewright.graphir.module import IRModule
 from tilewright.graphir.runtime_sizes import with_bound_sizes
 from tilewright.graphir.types import TensorType
@@ -52,9 +54,13 @@ def from_exported(program: ExportedProgram) -> IRModule:
     input behind the others, named as the buffer with ``_`` for ``.``, whose new value is a result behind the others.
     An executable keeps it (:attr:`Executable.state`), so that calls give and take neither.
     Nested inputs and results are flat, in PyTorch's order; results that are None are left out. The attribute
-    ``results`` of ``main`` names the results by their places: ``logits``, ``cache_0_key``.
+    ``results`` of ``main`` names the results by their places: ``logits``, ``cache_0_key``. A call returns arrays with
+    the order of axes in memory that PyTorch's results have, if these fill their memory (the attribute ``Orders``).
 
     Complex numbers have an axis of two parts behind the others, as ``torch.view_as_real`` shows them.
+
+    Checks, such as whether a matrix that is inverted is singular, are further results: a call does not return them, but
+    raises ``LinearAlgebraError`` (the attribute ``Checks`` of ``main``).
 
     Dynamic dimensions are symbolic, under PyTorch's names. A call checks the limits of a ``torch.export.Dim``, and
     relations between dimensions.
@@ -70,16 +76,28 @@ def from_exported(program: ExportedProgram) -> IRModule:
     """
     if not isinstance(program, ExportedProgram):
         raise InputError(f"expected a torch.export.ExportedProgram, found {type(program).__name__}")
+    orders = _orders(program)
     program = program.run_decompositions(export_table())
+    checks = take_checks(program.graph_module)
     check_overloads(program.graph)
-    return _Exported(program).module()
+    return _Exported(program, checks, orders).module()
 
 
 class _Exported:
-    """Converts one program."""
+    """Converts one program, whose last results are checked.
 
-    def __init__(self, program: ExportedProgram) -> None:
+    Args:
+        program: the program.
+        checks: its checks.
+        orders: for each of its results the order of axes in memory, None for row-major order.
+    """
+
+    def __init__(
+        self, program: ExportedProgram, checks: Sequence[Check], orders: Sequence[tuple[int, ...] | None]
+    ) -> None:
         self.program = program
+        self.checks = checks
+        self.orders = orders
         self.importer = Importer()
         self.values: dict[fx.Node, Any] = {}
         self.params: list[Var] = []
@@ -96,6 +114,8 @@ class _Exported:
         for node, spec in inputs:
             if spec.kind is InputKind.USER_INPUT:
                 self._user_input(node, spec)
+            elif spec.kind is InputKind.TOKEN:
+                self.values[node] = None  # it keeps checks in order
             elif spec.kind in (*_PARAMETERS, InputKind.CONSTANT_TENSOR) and spec.target not in changed:
                 self.values[node] = self.importer.constant(self._tensor(spec))
             elif (node, spec) not in state:
@@ -104,10 +124,15 @@ class _Exported:
         for (node, _), (_, name, _) in zip(state, known, strict=True):
             self._param(node, name)
         outputs = self.importer.convert(self.program.graph, self.values)
-        names, results = self._results(outputs, signature.output_specs, [target for target, _, _ in known])
-        results = with_bound_sizes(results, self.importer.bound, self.params)
-        body = results[0] if len(results) == 1 else Tuple(results)
-        main = Function(self.params, body, attrs={RESULTS: tuple(names)})
+        count = len(outputs) - len(self.checks)
+        state_targets = [target for target, _, _ in known]
+        names, results, orders = self._results(outputs[:count], signature.output_specs, state_targets)
+        results = with_bound_sizes([*results, *outputs[count:]], self.importer.bound, self.params)
+        body = results[0] if len(results) == 1 and not self.checks else Tuple(results)
+        main = Function(self.params, body, attrs={RESULTS: tuple(names), **({ORDERS: orders} if orders else {})})
+        if self.checks:
+            texts = map(in_words, self.checks)
+            main = main.with_attr(CHECKS, tuple(enumerate(texts, len(results) - len(self.checks))))
         if not known:
             return IRModule.from_expr(main)
         main = main.with_attr(STATE, tuple(name for _, name, _ in known))
@@ -170,16 +195,20 @@ class _Exported:
 
     def _results(
         self, outputs: Sequence[Any], specs: Sequence[OutputSpec], state: Sequence[str]
-    ) -> tuple[list[str], list[Expr]]:
+    ) -> tuple[list[str], list[Expr], tuple[tuple[int, tuple[int, ...]], ...]]:
         """Return the names and the values of the program's results, of its inputs that it changes, and then those of
-        its state, in the order of ``state``."""
-        places = iter(_paths(self.program))
+        its state, in the order of ``state``; and the orders of axes of results, by their numbers."""
+        places, orders = iter(_paths(self.program)), iter(self.orders)
+        ordered: list[tuple[int, tuple[int, ...]]] = []
         users: list[tuple[str, Expr]] = []
         changed: list[tuple[str, Expr]] = []
         states: dict[str, tuple[str, Expr]] = {}
         for value, spec in zip(outputs, specs, strict=True):
             if spec.kind is OutputKind.USER_OUTPUT:
-                place = next(places)
+                place, order = next(places), next(orders)
+                if order is not None and isinstance(value, Expr):
+                    rank = len(shape_of(value))  # the axis of the parts of complex numbers stays the last
+                    ordered.append((len(users), (*order, *range(len(order), rank))))
                 if value is not None and not isinstance(spec.arg, ConstantArgument):
                     users.append((place, value if isinstance(value, Expr) else as_number(value)))
             elif spec.kind in (*_MUTATIONS, OutputKind.USER_INPUT_MUTATION):
@@ -188,14 +217,30 @@ class _Exported:
                     states[str(spec.target)] = result
                 else:
                     changed.append(result)
-            else:
+            elif spec.kind is not OutputKind.TOKEN:
                 raise UnsupportedOperatorError(f"a result that is a {spec.kind.name} is not supported")
         found = users + changed + [states[target] for target in state]
-        return [name for name, _ in found], [value for _, value in found]
+        return [name for name, _ in found], [value for _, value in found], tuple(ordered)
 
 
 def _formula(size: Any) -> Any:
     return size.node.expr if isinstance(size, torch.SymInt) else None
+
+
+def _orders(program: ExportedProgram) -> list[tuple[int, ...] | None]:
+    """Return for each result of a program the order of its axes in memory, None for row-major order. (Decompositions
+    may change it: the program as it was exported tells it.)"""
+    specs = program.graph_signature.output_specs
+    nodes = [
+        node
+        for node, spec in zip(output_nodes(program.graph), specs, strict=True)
+        if spec.kind is OutputKind.USER_OUTPUT
+    ]
+    values = [node.meta.get("val") if isinstance(node, fx.Node) else None for node in nodes]
+    return [
+        dense_order(value) if isinstance(value, torch.Tensor) and value.layout is torch.strided else None
+        for value in values
+    ]
 
 
 def _paths(program: ExportedProgram) -> list[str]:

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import sympy
 import torch
 from torch import fx
+from torch._prims_common import is_contiguous_or_false
 
 from tilewright.graphir.dims import Dim
 from tilewright.graphir.expr import Expr, Function, Tuple, Var
@@ -22,6 +23,11 @@ from tilewright.graphir.op import get_operator
 from tilewright.graphir.runtime_sizes import fresh_symbol, with_bound_sizes
 from tilewright.graphir.types import TensorType
 from tilewright.tensorir.dtype import INT64
+
+#: What PyTorch knows of a value that is a number, and no tensor.
+_NUMBERS = (torch.SymBool, torch.SymFloat)
+#: A size that depends on data, where one must be assumed.
+_SOME = 8
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,6 +93,8 @@ def from_graph(graph: fx.Graph, known: Mapping[int, torch.Tensor] | None = None)
     for node, value in zip(nodes, made if isinstance(made, (list, tuple)) else [made], strict=True):
         if isinstance(node, fx.Node) and node in numbers:
             outputs.append(Output("input", numbers[node]))
+        elif isinstance(value, Expr) and isinstance(node, fx.Node) and isinstance(node.meta.get("val"), _NUMBERS):
+            outputs.append(Output("number", results.setdefault(value, len(results))))
         elif isinstance(value, Expr):
             order = memory_order(node.meta["val"]) if isinstance(node, fx.Node) else None
             ordered = value if order is None else _ordered(value, order)
@@ -106,14 +114,35 @@ def from_graph(graph: fx.Graph, known: Mapping[int, torch.Tensor] | None = None)
 
 def memory_order(value: torch.Tensor) -> tuple[int, ...] | None:
     """Return the order of the axes of a tensor in memory, slowest first, if that is not row-major order."""
-    if value.is_contiguous():
+    if is_contiguous_or_false(value):  # sizes may depend on data: then nothing may be asked of them
         return None
     order = tuple(sorted(range(value.ndim), key=lambda axis: -_hint(value.stride(axis))))
     return None if order == tuple(range(value.ndim)) else order
 
 
+def dense_order(value: torch.Tensor) -> tuple[int, ...] | None:
+    """Return the order of the axes of a tensor that fills its memory without gaps, such as a transposed one, slowest
+    first; None if that is row-major order, or if the tensor has gaps, or repeats elements."""
+    sizes, strides = [list(map(_hint, each)) for each in (value.shape, value.stride())]
+    long = sorted((axis for axis, size in enumerate(sizes) if size != 1), key=lambda axis: -strides[axis])
+    expected = 1
+    for axis in reversed(long):
+        if strides[axis] != expected:
+            return None
+        expected *= sizes[axis]
+    order = (*(axis for axis, size in enumerate(sizes) if size == 1), *long)
+    return None if long == sorted(long) else order
+
+
 def _hint(stride: int | torch.SymInt) -> int:
-    return int(stride.node.hint) if isinstance(stride, torch.SymInt) else int(stride)
+    """Return a size or a stride: of symbolic sizes that of the values that PyTorch saw, or where one depends on data,
+    that for a few elements along each axis."""
+    if not isinstance(stride, torch.SymInt):
+        return int(stride)
+    if stride.node.has_hint():
+        return int(stride.node.hint)
+    formula = stride.node.expr
+    return int(formula.subs(dict.fromkeys(formula.free_symbols, _SOME)))
 
 
 def _ordered(value: Expr, order: Sequence[int]) -> Expr:

@@ -171,7 +171,7 @@ class Importer:
 
     def __init__(self, sizes: Sizes | None = None) -> None:
         load_converters()
-        self.sizes = Sizes() if sizes is None else sizes
+        self.sizes = Sizes(self._dim_of) if sizes is None else sizes
         self.bound: dict[Symbol, Expr] = {}
         self._runtime_sizes = RuntimeSizes()
         self._placed: set[Expr] = set()
@@ -342,13 +342,16 @@ class Importer:
 
     def bind_number(self, value: torch.SymInt, number: Expr) -> None:
         """State that a symbol is a number of the graph: an int64 scalar."""
-        if _may_be_negative(value):  # a size is not: the number is the difference of two sizes
-            zero = const(np.array(0, np.int64))
-            maximum = get_operator("maximum")
-            above, below = maximum(number, zero), maximum(subtract(zero, number), zero)
-            self.sizes.bind(str(value.node.expr), simplify(self._bound(above) - self._bound(below)))
-        else:
-            self.sizes.bind(str(value.node.expr), self._bound(number))
+        self.sizes.bind(str(value.node.expr), self._dim_of(number, _may_be_negative(value)))
+
+    def _dim_of(self, number: Expr, may_be_negative: bool) -> Dim:
+        """Return a number of the graph as a dimension."""
+        if not may_be_negative:
+            return self._bound(number)
+        zero = const(np.array(0, np.int64))  # a size is not negative: the number is the difference of two sizes
+        maximum = get_operator("maximum")
+        above, below = maximum(number, zero), maximum(subtract(zero, number), zero)
+        return simplify(self._bound(above) - self._bound(below))
 
     def _bound(self, number: Expr) -> Symbol:
         """Return a symbolic dimension that is a number of the graph, which is not negative."""

@@ -9,6 +9,8 @@ from typing import Any
 
 import sympy
 import torch
+from torch.utils._sympy.numbers import int_oo
+from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 
 from tilewright.graphir.dims import Dim, simplify, symbol
 from tilewright.graphir.expr import Expr, const
@@ -16,19 +18,27 @@ from tilewright.graphir.frontend.runtime_sizes import as_number
 from tilewright.graphir.op import get_operator
 from tilewright.graphir.ops.calls import add, cast, divide, multiply
 from tilewright.graphir.runtime_sizes import fresh_symbol
-from tilewright.tensorir.dtype import FLOAT64
+from tilewright.tensorir.dtype import FLOAT64, INT64
 from tilewright.tensorir.errors import UnsupportedOperatorError
+from tilewright.tensorir.expr import BinaryOp, as_expr, compare, maximum, minimum, select
+from tilewright.tensorir.expr import Expr as Scalar
 from tilewright.tensorir.expr import Var as Symbol
-from tilewright.tensorir.expr import as_expr, maximum, minimum
 
 
 class Sizes:
     """The sizes of one program: a symbol of PyTorch's is a symbolic dimension of the same name, unless it is bound to
-    another dimension."""
+    another dimension.
 
-    def __init__(self) -> None:
+    Args:
+        bind: returns an int64 scalar of the graph, which may be negative or not, as a dimension: for formulas that
+            dimensions do not have. Without it they are errors.
+    """
+
+    def __init__(self, bind: Callable[[Expr, bool], Dim] | None = None) -> None:
         self._known: dict[str, Dim] = {}
         self._states: dict[str, Expr] = {}
+        self._bind = bind
+        self._bound: dict[sympy.Basic, Dim] = {}
 
     def bind_state(self, name: str, number: Expr) -> None:
         """State that the symbol ``name`` is an int64 scalar of the graph of a loop: a state, which is no dimension."""
@@ -116,7 +126,30 @@ class Sizes:
             base, exponent = found.args
             if isinstance(exponent, sympy.Integer) and 0 < int(exponent) <= 8:
                 return functools.reduce(operator.mul, [self._integer(base)] * int(exponent))
+        if isinstance(found, sympy.Piecewise) and found.args[-1][1] == sympy.true:
+            *choices, (other, _) = found.args
+            made = as_expr(self._integer(other))
+            for value, condition in reversed(choices):
+                made = select(self._predicate(condition), self._integer(value), made)
+            return made
+        rounding = _ROUNDINGS.get(type(found).__name__)
+        if rounding is not None and self._bind is not None:
+            if found not in self._bound:
+                number = get_operator(rounding)(self._float(found.args[0]))
+                self._bound[found] = self._bind(cast(number, dtype=INT64), _may_be_negative(found.args[0]))
+            return self._bound[found]
         raise UnsupportedOperatorError(f"a size {found} is not supported")
+
+    def _predicate(self, found: sympy.Basic) -> Scalar:
+        """Return a condition on sizes as an expression of them."""
+        name = type(found).__name__
+        if name in _JUNCTIONS:
+            parts = map(self._predicate, found.args)
+            return functools.reduce(lambda a, b: BinaryOp(_JUNCTIONS[name], a, b), parts)
+        if name in _COMPARISONS:
+            a, b = map(self._integer, found.args)
+            return compare(_COMPARISONS[name], as_expr(a), b)
+        raise UnsupportedOperatorError(f"a condition {found} on sizes is not supported")
 
     def _float(self, found: sympy.Basic) -> Expr:
         name = type(found).__name__
@@ -135,6 +168,12 @@ class Sizes:
         if name.startswith("OpaqueUnaryFn_"):
             return get_operator(name.removeprefix("OpaqueUnaryFn_"))(*arguments)
         raise UnsupportedOperatorError(f"a number {found} that is computed from sizes is not supported")
+
+
+def _may_be_negative(formula: sympy.Basic) -> bool:
+    """Return whether it is not proved that a formula of sizes, which are not, is not negative."""
+    sizes = dict.fromkeys(formula.free_symbols, ValueRanges(sympy.Integer(0), int_oo))
+    return not bool(bound_sympy(formula, sizes).lower >= 0)
 
 
 def find_roots(sizes: Sizes, formulas: Sequence[sympy.Basic], known: Iterable[sympy.Symbol]) -> dict[Any, Symbol]:
@@ -200,6 +239,10 @@ _FUNCTIONS: dict[str, Callable[[Any, Any], Any]] = {
     "Min": lambda a, b: minimum(as_expr(a), b),
 }
 
+#: The operators for functions that round a float to an integer, such as the side of a square of ``n`` elements,
+#: ``int(n ** 0.5)``.
+_ROUNDINGS = {"TruncToInt": "trunc", "FloorToInt": "floor", "CeilToInt": "ceil", "RoundToInt": "round"}
+
 #: The operators for functions of numbers that are computed in a loop.
 _SCALAR_FUNCTIONS = {
     **{"Add": "add", "Mul": "multiply", "FloorDiv": "floor_divide", "Mod": "floor_mod", "PythonMod": "floor_mod"},
@@ -215,3 +258,9 @@ _RELATIONS = {
     "StrictLessThan": "less",
 }
 _CONNECTIVES = {"And": "logical_and", "Or": "logical_or", "Not": "logical_not"}
+#: The same in expressions of sizes.
+_COMPARISONS = {
+    **{"Equality": "eq", "Unequality": "ne", "GreaterThan": "ge", "LessThan": "le"},
+    **{"StrictGreaterThan": "gt", "StrictLessThan": "lt"},
+}
+_JUNCTIONS = {"And": "and", "Or": "or"}

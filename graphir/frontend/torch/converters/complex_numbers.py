@@ -268,6 +268,13 @@ def permute(node: Node, x: Expr, dims: Sequence[int]) -> Expr:
     return transpose(x, axes=(*(dim % rank for dim in dims), rank)) if rank else x
 
 
+@converter("aten.t.default", "aten.numpy_T.default", of_complex=True)
+def reverse_axes(node: Node, x: Expr) -> Expr:
+    """Reverse the axes: transpose a matrix."""
+    rank = len(shape_of(x)) - 1
+    return permute(node, x, tuple(reversed(range(rank))))
+
+
 @converter("aten.cat.default", of_complex=True)
 def concatenate_numbers(node: Node, tensors: Sequence[Expr], dim: int) -> Expr:
     """Concatenate along an axis."""
@@ -281,18 +288,18 @@ def pad(node: Node, x: Expr, widths: Sequence[Dim], value: Any) -> Expr:
     """Add a border of zeros."""
     if value:
         raise node.unsupported(f"a border of {value}")
-    return _moved("aten.constant_pad_nd.default", node, x, (0, 0, *widths), 0)
+    made = _moved("aten.constant_pad_nd.default", node, x, (0, 0, *widths), 0)
+    assert isinstance(made, Expr)
+    return made
 
 
-def _moved(overload: str, node: Node, *arguments: Any) -> Expr:
+def _moved(overload: str, node: Node, *arguments: Any) -> Any:
     convert = find_converter(overload)
     assert convert is not None
-    found = convert(node, *arguments)
-    assert isinstance(found, Expr)
-    return found
+    return convert(node, *arguments)
 
 
-#: For overloads that move elements the arguments that are axes.
+#: For overloads that move elements, or add them, the arguments that are axes.
 _AXES = {
     "aten.slice.Tensor": (1,),
     "aten.select.int": (1,),
@@ -300,13 +307,15 @@ _AXES = {
     "aten.flip.default": (1,),
     "aten.roll.default": (2,),
     "aten.transpose.int": (1, 2),
+    "aten.split_with_sizes.default": (2,),
+    "aten.cumsum.default": (1,),
     "aten.slice_scatter.default": (2,),
     "aten.select_scatter.default": (2,),
 }
 
 
 def _register_moving(overload: str, places: Sequence[int]) -> None:
-    def convert(node: Node, *arguments: Any) -> Expr:
+    def convert(node: Node, *arguments: Any) -> Any:
         rank = len(shape_of(arguments[0])) - 1
         given = list(arguments)
         for place in places:

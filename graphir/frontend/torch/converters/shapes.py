@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tilewright.graphir.dims import Dim, dim_equal, product, simplify
+from tilewright.graphir.dims import Dim, dim_equal, never_negative, product, simplify
 from tilewright.graphir.expr import Expr
 from tilewright.graphir.frontend.runtime_sizes import as_number
 from tilewright.graphir.frontend.torch.node import Node, dtype_of, reshaped, shape_of, with_shape
@@ -14,6 +14,7 @@ from tilewright.graphir.op import get_operator
 from tilewright.graphir.ops.calls import add, concatenate, multiply, reshape, take, transpose
 from tilewright.tensorir.dtype import INT64
 from tilewright.tensorir.expr import Expr as Scalar
+from tilewright.tensorir.expr import as_expr, maximum, select
 
 #: The least end of a slice that means "up to the end": PyTorch writes the greatest int64.
 _FAR = 2**62
@@ -117,7 +118,18 @@ def _sliced(node: Node, x: Expr, axis: int, start: Any, end: Any, step: Any, cou
         return _taken(x, axis, as_number(first), stride, count)
     if isinstance(stop, Scalar) and dim_equal(stop, shape_of(x)[axis]):
         stop = None
+    size = shape_of(x)[axis]
+    past = size if stop is None else stop
+    if stride != 1 or not dim_equal(simplify(as_expr(past) - first), count):
+        first, stop = _from_start(first, size), _from_start(stop, size)
     return get_operator("slice")(x, begin=(first,), end=(stop,), strides=(stride,), axes=(axis,))
+
+
+def _from_start(place: Any, size: Dim) -> Any:
+    """Return a place on an axis counted from its start: a formula that is negative counts from the end."""
+    if not isinstance(place, Scalar) or never_negative(place):
+        return place
+    return simplify(select(place < 0, maximum(place + size, 0), place))
 
 
 def _taken(x: Expr, axis: int, first: Expr, stride: int, count: Dim) -> Expr:
