@@ -367,6 +367,13 @@ def call(name: str, *args: Any, dtype: Any = None) -> Call:
     return Call(name, tuple(exprs), as_dtype(dtype) if dtype is not None else intrinsic.result_type(exprs))
 
 
+def zero_bits(dtype: DataType) -> Expr:
+    """The value whose bits are zero. Types that are only stored have no constants: it is that of a byte, as theirs."""
+    if dtype.kind == "storage":
+        return Call("reinterpret", (const(0, DataType("uint8").with_lanes(dtype.lanes)),), dtype)
+    return const(0, dtype)
+
+
 def address_of(target: Buffer, *indices: ExprLike) -> Call:
     """The address of an element, as an argument for a PrimFunc's buffer."""
     return Call("address_of", (BufferLoad(target, tuple(as_expr(index) for index in indices)),), HANDLE)

@@ -42,6 +42,7 @@ from tilewright.tensorir.expr import (
     UnaryOp,
     Var,
     const,
+    zero_bits,
 )
 from tilewright.tensorir.functor import INTEGER_DIVISIONS, Mutator, substitute, uses_var
 from tilewright.tensorir.intrinsics import INTRINSICS
@@ -157,7 +158,7 @@ class VectorBody(Mutator):
                 read = conjunction(predicate, self.tail, self.mask)
                 assert read is not None
                 value = BufferLoad(op.buffer, (), any_lane(read))
-                return vector_select(predicate, value, const(0, value.dtype))
+                return vector_select(predicate, value, zero_bits(value.dtype))
             wide = tuple(widen(index, self.lanes) for index in indices)
             return BufferLoad(op.buffer, wide, conjunction(predicate, self.tail, self.mask))
         if self.mask is not None:

@@ -8,12 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.tensorir.dtype import BOOL, DataType
+from tilewright.tensorir.dtype import BOOL
 from tilewright.tensorir.expr import (
     BinaryOp,
     Broadcast,
     BufferLoad,
-    Call,
     Cast,
     Compare,
     Expr,
@@ -27,10 +26,9 @@ from tilewright.tensorir.expr import (
     compare,
     const,
     select,
+    zero_bits,
 )
 from tilewright.tensorir.folding import fold_compare, wrap_integer
-
-_BYTE = DataType("uint8")
 
 
 def is_true(expr: Expr) -> bool:
@@ -154,14 +152,7 @@ def _fold_load(expr: BufferLoad) -> Expr:
         return expr
     if is_true(expr.predicate):
         return BufferLoad(expr.buffer, expr.indices)
-    return _zero_bits(expr.dtype) if is_false(expr.predicate) else expr
-
-
-def _zero_bits(dtype: DataType) -> Expr:
-    """The value whose bits are zero; types that are only stored have no constants."""
-    if dtype.kind == "storage":
-        return Call("reinterpret", (const(0, _BYTE.with_lanes(dtype.lanes)),), dtype)
-    return const(0, dtype)
+    return zero_bits(expr.dtype) if is_false(expr.predicate) else expr
 
 
 #: By the class of a node: the node that it folds to, or the same one.

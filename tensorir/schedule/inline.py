@@ -18,7 +18,7 @@ from tilewright.tensorir.expr import (
     Var,
     as_expr,
     compare,
-    const,
+    zero_bits,
 )
 from tilewright.tensorir.functor import INTEGER_DIVISIONS, LOADS, Mutator, kinds, leaves, substitute, walk
 from tilewright.tensorir.schedule.blocks import accesses, change_block
@@ -51,7 +51,7 @@ class _LoadReplacer(Mutator):
         value = substitute(self.value, values)
         if load.predicate is None:
             return value
-        return Select(load.predicate, _Guard(load.predicate).mutate(value), const(0, value.dtype))
+        return Select(load.predicate, _Guard(load.predicate).mutate(value), zero_bits(value.dtype))
 
     def mutate_Select(self, op: Select) -> Expr:
         condition, chosen, other = (self.mutate(part) for part in (op.condition, op.true_value, op.false_value))

@@ -74,6 +74,12 @@ def test_the_reference_of_a_deformable_convolution_takes_nothing_from_outside_of
     check(IRModule.from_expr(gi.Function([data, offset], made)), [lambda: [image, moved]], LEVELS)
 
 
+def test_a_deformable_convolution_of_no_images_has_a_reference() -> None:
+    data, offset = np.zeros((0, 2, 5, 3), "float32"), np.zeros((0, 8, 4, 2), "float32")
+    made = gi.nn.deform_conv2d(gi.const(data), gi.const(np.ones((2, 2, 2, 2), "float32")), gi.const(offset))
+    check(IRModule.from_expr(gi.Function([], made)), [lambda: []], LEVELS)
+
+
 def test_a_build_that_normalizes_an_empty_constant_gives_no_warning() -> None:
     empty, scale = gi.const(np.ones((2, 0), "float32")), gi.const(np.ones(0, "float32"))
     with warnings.catch_warnings():
@@ -104,4 +110,18 @@ def test_a_window_that_is_padding_alone_reads_no_number_of_a_stored_type() -> No
           %1
         }""",
         stored,
+    )
+
+
+def test_gathered_numbers_of_a_stored_type_are_zero_bits_outside() -> None:
+    _check(
+        """
+        def @main(%x: Tensor[(m, 1), int32], %at: Tensor[(n, 1), int32]) {
+          %0 = encode(%x, dtype="uint2")
+          %1 = decode(%0)
+          %2 = gather_nd(%1, %at)
+          %2
+        }""",
+        np.array([[1], [3], [2]], "int32"),
+        np.array([[2], [0], [1], [1]], "int32"),
     )
