@@ -15,7 +15,7 @@ def step(pool: Pool, x: gi.Expr) -> gi.Expr:
     """Return an expression of the type of ``x``, which it is computed from."""
     kind = x.tensor_type
     if kind.dtype.is_bool:
-        return gi.logical_xor(x, pool.like(x)) if pool.chance(50) else gi.logical_not(x)
+        return gi.logical_xor(x, kept(pool, x)) if pool.chance(50) else gi.logical_not(x)
     choices: list[Callable[[], gi.Expr]] = [lambda: gi.negative(x), lambda: x]
     choices.append(lambda: gi.add(x, kept(pool, x)))
     choices.append(lambda: gi.maximum(kept(pool, x), x))

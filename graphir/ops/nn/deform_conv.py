@@ -100,14 +100,11 @@ class deform_conv2d(Operator):
             at_y, at_x = np.floor(y) + down, np.floor(x) + right
             inside = (at_y >= 0) & (at_y < height) & (at_x >= 0) & (at_x < width)
             share = np.where(inside, (1 - np.abs(y - at_y)) * (1 - np.abs(x - at_x)), 0).astype(data.dtype)
-            place = (
-                np.where(inside, at_y * width + at_x, 0)
-                .astype(np.int64)
-                .reshape(batch, groups, 1, kh * kw * rows * columns)
-            )
+            place = np.where(inside, at_y * width + at_x, 0).astype(np.int64)
             pixels = np.zeros((1,) * sampled.ndim, data.dtype)
             if image.shape[3]:
-                pixels = np.take_along_axis(image, place, axis=3).reshape(sampled.shape)
+                flat = place.reshape(batch, groups, 1, kh * kw * rows * columns)
+                pixels = np.take_along_axis(image, flat, axis=3).reshape(sampled.shape)
             sampled += share[:, :, None] * np.where(inside[:, :, None], pixels, 0)  # also for NaN in the first pixel
         if rest:
             sampled *= rest[0].reshape(batch, groups, 1, kh, kw, rows, columns)
