@@ -1,0 +1,46 @@
+"""Let numba compile without LLVM's optimizations, which take a third of its time.
+
+Tests of operators, passes and models compile thousands of small kernels for numba and run each once, to see that the
+source means what it should. Those that are about numba's machine code (tests/codegen, and files marked ``optimized``)
+have it as users have it, and so have all tests with ``--all-combinations``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tilewright.codegen.numba_.compile import NumbaModule
+
+
+@functools.cache
+def _engine() -> Any:
+    """What makes machine code for numba, here without optimizations: numba has one for a process, at the level that
+    NUMBA_OPT has when it is made."""
+    from numba.core.codegen import JITCPUCodegen
+
+    return JITCPUCodegen("numba.exec.quick")
+
+
+@contextlib.contextmanager
+def compiled_without_optimizations() -> Iterator[None]:
+    """Inside the ``with`` block numba optimizes no function that it compiles; numba is imported when it is needed."""
+    make = NumbaModule.__init__
+    with pytest.MonkeyPatch.context() as patch:
+
+        @functools.wraps(make)
+        def made(module: NumbaModule, *args: Any) -> None:
+            make(module, *args)  # imports numba, after it has seen to its threads
+            from numba.core import config
+            from numba.core.registry import cpu_target
+
+            if config.OPT != 0:
+                patch.setattr(config, "OPT", type(config.OPT)(0))
+                patch.setattr(cpu_target.target_context, "_internal_codegen", _engine())
+
+        patch.setattr(NumbaModule, "__init__", made)
+        yield
