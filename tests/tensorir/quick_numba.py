@@ -20,10 +20,20 @@ from tilewright.codegen.numba_.compile import NumbaModule
 @functools.cache
 def _engine() -> Any:
     """What makes machine code for numba, here without optimizations: numba has one for a process, at the level that
-    NUMBA_OPT has when it is made."""
-    from numba.core.codegen import JITCPUCodegen
+    NUMBA_OPT has when it is made. Even at level 0 it would run passes over each function and each module."""
+    from numba.core.codegen import JITCodeLibrary, JITCPUCodegen
 
-    return JITCPUCodegen("numba.exec.quick")
+    class Library(JITCodeLibrary):  # type: ignore[misc]
+        def _optimize_functions(self, ll_module: Any) -> None:
+            ll_module.data_layout = self._codegen._data_layout
+
+        def _optimize_final_module(self) -> None:
+            pass
+
+    class Engine(JITCPUCodegen):  # type: ignore[misc]
+        _library_class = Library
+
+    return Engine("numba.exec.quick")
 
 
 @contextlib.contextmanager
