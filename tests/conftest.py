@@ -16,8 +16,8 @@ os.environ["TILEWRIGHT_CACHE"] = "off"
 # they wait for each other in loops. Read when NumPy is imported, here and in processes that tests start.
 for _library in ("OPENBLAS", "MKL", "BLIS"):
     os.environ.setdefault(f"{_library}_NUM_THREADS", "1")
-# Importing and collecting makes a million objects that stay: with its usual settings the garbage collector searches them
-# again and again, a sixth of the time.
+# Importing and collecting makes a million objects that stay: with its usual settings the garbage collector searches
+# them again and again, a sixth of the time.
 gc.set_threshold(100_000, 20, 20)
 
 
