@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
-from tilewright.tensorir.expr import Buffer, BufferLoad, Call, Expr, IntImm, Var
+from tilewright.tensorir.expr import BinaryOp, Buffer, BufferLoad, Call, Expr, IntImm, Var
 from tilewright.tensorir.functor import walk_statements
 from tilewright.tensorir.intrinsics import ADDRESSING
 from tilewright.tensorir.keys import PARALLEL_IF
@@ -77,8 +77,11 @@ def _find_uses(root: Node) -> Uses:
         for part in node.parts():
             if part not in seen:
                 seen.add(part)
-                if type(part) is not IntImm and type(part) is not Var:
+                found = type(part)
+                if found is not IntImm and found is not Var:
                     stack.append(part)
+        if kind is BinaryOp:
+            continue
         if kind is BufferLoad or kind is BufferStore:
             if kind is BufferStore:
                 written.add(node.buffer)

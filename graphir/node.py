@@ -34,7 +34,7 @@ from tilewright.tensorir.declaration import (
     definition,
     field_of,
     optional_fields,
-    setting,
+    parameters,
     written,
 )
 
@@ -84,11 +84,7 @@ def node(cls: type[T]) -> type[T]:
     # In order of evaluation: parts outside the scope of definitions come before these.
     made.node_fields = tuple(sorted(fields, key=lambda field: field[1] != "outer"))
     if "__init__" not in vars(made):
-        params, lines, namespace = setting(made)
-        if "type" not in dict(fields):
-            namespace["set_type"] = made.type.__set__
-            lines.insert(0, "    set_type(self, None)")
-        made.__init__ = written(made, "__init__", _ordered(made, params), lines, namespace)
+        made.__init__ = _initializer(made)
     if any(role in _PARTS for _, role in fields):
         made.children = property(_children(made))
         made.with_children = _with_children(made)
@@ -97,6 +93,20 @@ def node(cls: type[T]) -> type[T]:
         if parts != "()":
             setattr(made, name, property(written(made, name, ["node"], [f"    return {parts}"], {})))
     return made  # type: ignore[no-any-return]
+
+
+def _initializer(cls: Any) -> Any:
+    """Return ``__init__``. Slots are set by their descriptors, as the class does not let others set them."""
+    params, lines, namespace = parameters(cls)
+    names = [param.partition("=")[0] for param in params]
+    if "type" not in names:
+        lines.append("    type = None")
+        names.insert(0, "type")
+    namespace.update({f"set_{name}": getattr(cls, name).__set__ for name in names})
+    lines += [f"    set_{name}(self, {name})" for name in names]
+    if hasattr(cls, "__post_init__"):
+        lines.append("    self.__post_init__()")
+    return written(cls, "__init__", ["self", *_ordered(cls, params)], lines, namespace)
 
 
 def same_types(new: Sequence[Any], old: Sequence[Any]) -> bool:

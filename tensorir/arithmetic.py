@@ -403,6 +403,9 @@ def as_expr(value: Any, dtype: Any = None) -> Expr:
         return value
     if type(value) is int:
         if dtype is None or dtype is INT64:
+            known = _INDICES.get(value)
+            if known is not None:
+                return known
             if not -_SHORT <= value <= _SHORT and wrap_integer(value, INT64) != value:
                 raise ArgumentValueError(f"expected an integer of 64 bits with sign, found {value:#x}")
             dtype = INT64

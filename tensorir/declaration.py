@@ -61,18 +61,13 @@ def optional_fields(cls: Any) -> set[str]:
     return {field.name for field in dataclasses.fields(cls) if "None" in str(field.type)}
 
 
-def setting(cls: Any) -> tuple[list[str], list[str], dict[str, Any]]:
-    """The parameters of the function that makes a node, the lines that set its fields, and the names in those.
-
-    Slots are set by their descriptors: nodes are made by the hundred thousand, and a frozen dataclass looks each field
-    up by its name.
-    """
+def parameters(cls: Any) -> tuple[list[str], list[str], dict[str, Any]]:
+    """The parameters of the function that makes a node, lines that compute default values, and the names in those."""
     fields = [field for field in dataclasses.fields(cls) if field.init]
     namespace: dict[str, Any] = {"missing": dataclasses.MISSING}
-    params, lines = ["self"], []
+    params, lines = [], []
     for field in fields:
         name = field.name
-        namespace[f"set_{name}"] = getattr(cls, name).__set__
         if field.default is not dataclasses.MISSING:
             namespace[f"default_{name}"] = field.default
             params.append(f"{name}=default_{name}")
@@ -82,9 +77,6 @@ def setting(cls: Any) -> tuple[list[str], list[str], dict[str, Any]]:
             lines.append(f"    if {name} is missing: {name} = make_{name}()")
         else:
             params.append(name)
-        lines.append(f"    set_{name}(self, {name})")
-    if hasattr(cls, "__post_init__"):
-        lines.append("    self.__post_init__()")
     return params, lines, namespace
 
 

@@ -6,6 +6,7 @@ all other nodes are walked by their declarations. So a new node class or field n
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, TypeVar
 
@@ -144,19 +145,27 @@ class Mutator:
     def mutate(self, node: Any) -> Any:
         """The new form of ``node``: by ``mutate_<class>`` if defined, else field by field. New statements in it take
         over the sources of ``node`` (:mod:`.sources`)."""
-        methods = type(self)._methods
-        kind = type(node)
         try:
-            method = methods[kind]
+            method = type(self)._methods[type(node)]
         except KeyError:
-            method = getattr(type(self), f"mutate_{kind.__name__}", None)
-            if method is None and issubclass(kind, Expr) and not self._rewrites_expressions:
-                method = _itself
-            methods[kind] = method
-        new = self.generic_mutate(node) if method is None else method(self, node)
+            method = self._method_for(type(node))
+        new = node.rebuild(self) if method is None else method(self, node)
         if new is not node and TRACING.callers and isinstance(new, Stmt):
             inherit(new, node)
         return new
+
+    def _method_for(self, kind: type[Node]) -> Callable[[Any, Any], Any] | None:
+        """Look up, and keep for the next node, the method that rewrites nodes of a class; None: ``rebuild``."""
+        cls = type(self)
+        method = getattr(cls, f"mutate_{kind.__name__}", None)
+        if method is None:
+            generic = getattr(cls, "generic_mutate")  # noqa: B009
+            if issubclass(kind, Expr) and not self._rewrites_expressions:
+                method = _itself
+            elif generic is not getattr(Mutator, "generic_mutate"):  # noqa: B009
+                method = generic
+        cls._methods[kind] = method
+        return method
 
     def generic_mutate(self, node: Any) -> Any:
         """``node`` with its owned nodes and buffers mutated; ``node`` itself if none changed."""
@@ -165,11 +174,10 @@ class Mutator:
 
     def mutate_all(self, nodes: tuple[Any, ...]) -> tuple[Any, ...]:
         """Each of ``nodes`` mutated; the same tuple if none changed."""
+        if not nodes:
+            return nodes
         new = [self.mutate(node) for node in nodes]
-        for number, before in enumerate(nodes):
-            if new[number] is not before:
-                return tuple(new)
-        return nodes
+        return nodes if all(map(operator.is_, new, nodes)) else tuple(new)
 
     def mutate_buffer(self, buffer: Buffer) -> Buffer:
         """The new form of a used buffer."""

@@ -30,7 +30,7 @@ from tilewright.tensorir.declaration import (
     derived,
     field_of,
     optional_fields,
-    setting,
+    parameters,
     written,
 )
 
@@ -117,31 +117,32 @@ def node(cls: type[T]) -> type[T]:
     made = dataclasses.dataclass(frozen=True, slots=True, eq=False, repr=False)(cls)
     made.node_fields = declared_fields(made)  # type: ignore[attr-defined]
     made.parts, made.rebuild = _derived_functions(made)  # type: ignore[attr-defined]
-    if made.hash_consed:  # type: ignore[attr-defined]
-        made.__new__ = _constructor(made)  # type: ignore[method-assign]
-        made.__init__ = object.__init__  # type: ignore[method-assign]
-    else:
-        made.__init__ = _initializer(made)  # type: ignore[method-assign]
+    made.__new__ = _constructor(made)  # type: ignore[method-assign]
+    made.__init__ = object.__init__  # type: ignore[method-assign]
     return made
 
 
-def _initializer(cls: Any) -> Callable[..., None]:
-    """``__init__`` as the dataclass has it, but faster."""
-    params, lines, namespace = _setting(cls)
-    return _annotated(cls, written(cls, "__init__", params, lines, namespace))
-
-
 def _constructor(cls: Any) -> Callable[..., Any]:
-    """Return ``__new__`` of a hash-consed class: it returns the existing node, or makes and checks one.
+    """Return ``__new__``, which sets the fields as the dataclass would, but faster, and checks them.
 
-    What is given may not be the field yet (a name of a type, a list), so that fields are looked up again once they are
-    there. A class with a method ``key`` says itself what tells its nodes apart; None: this one is like no other.
+    Nodes are made by the hundred thousand. Python has a fast way to set slots, but not for a frozen class: so fields
+    are set while the object is of a subclass that is not frozen.
+
+    Of a hash-consed class it returns the existing node, if there is one. What is given may not be the field yet (a name
+    of a type, a list), so that fields are looked up again once they are there. A class with a method ``key`` says
+    itself what tells its nodes apart; None: this one is like no other.
     """
-    params, setting, namespace = _setting(cls)
+    params, lines, namespace = parameters(cls)
     names = [name for name, _ in cls.node_fields]
-    namespace.update(cls=cls, nodes=NODES, make=object.__new__, unique=unique)
-    lines = ["    self = make(of)", *setting]
-    if hasattr(cls, "key"):
+    namespace.update(cls=cls, nodes=NODES, make=object.__new__, unique=unique, opened=_opened(cls))
+    lines += ["    self = make(opened)", "    self._leaves = None"]
+    lines += [f"    self.{param.partition('=')[0]} = {param.partition('=')[0]}" for param in params]
+    lines.append("    self.__class__ = of")
+    if hasattr(cls, "__post_init__"):
+        lines.append("    self.__post_init__()")
+    if not cls.hash_consed:
+        lines.append("    return self")
+    elif hasattr(cls, "key"):
         lines += ["    key = self.key()", "    return self if key is None else unique(self, key)"]
     else:
         given = "".join(f", {name}" for name in names)
@@ -155,21 +156,15 @@ def _constructor(cls: Any) -> Callable[..., Any]:
             *lines,
             f"    return unique(self, (cls{found}))",
         ]
-    made = _annotated(cls, written(cls, "__new__", ["of", *params[1:]], lines, namespace))
-    made.__annotations__["return"] = cls.__name__
+    made = written(cls, "__new__", ["of", *params], lines, namespace)
+    made.__annotations__ = {**cls.__init__.__annotations__, "return": cls.__name__}
     return made
 
 
-def _setting(cls: Any) -> tuple[list[str], list[str], dict[str, Any]]:
-    """Return :func:`setting` with lines that mark kinds and leaves as not yet computed."""
-    params, lines, namespace = setting(cls)
-    namespace["set_leaves"] = vars(Node)["_leaves"].__set__
-    return params, ["    set_leaves(self, None)", *lines], namespace
-
-
-def _annotated(cls: Any, function: Callable[..., Any]) -> Callable[..., Any]:
-    function.__annotations__ = dict(cls.__init__.__annotations__)
-    return function
+def _opened(cls: Any) -> Any:
+    """Return a subclass of a frozen class whose objects can be changed, and can become objects of ``cls``."""
+    plain = {"__slots__": (), "__setattr__": object.__setattr__, "__delattr__": object.__delattr__}
+    return type(cls)(cls.__name__, (cls,), {**plain, "__module__": cls.__module__})
 
 
 #: The call by which a mutator rewrites the value of a field, by the field's role.

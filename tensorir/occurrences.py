@@ -32,11 +32,15 @@ def walk_statements(stmt: Stmt) -> Iterator[Stmt]:
     while stack:
         current = stack.pop()
         yield current
-        if isinstance(current, (For, LetStmt, Allocate)):
+        if type(current) is For:
             stack.append(current.body)
-        elif isinstance(current, SeqStmt):
+        elif type(current) is BufferStore or type(current) is Evaluate:  # most hold no others
+            pass
+        elif type(current) is SeqStmt:
             stack.extend(current.stmts[::-1])
-        elif not isinstance(current, (BufferStore, Evaluate)):  # most statements are stores, which hold no others
+        elif isinstance(current, (LetStmt, Allocate)):
+            stack.append(current.body)
+        else:
             stack.extend([part for part in current.parts()[::-1] if isinstance(part, Stmt)])
 
 
@@ -75,19 +79,23 @@ def look_into(node: Node) -> frozenset[Node]:
     found = _NO_LEAVES
     while stack:
         current = stack[-1]
+        found = _NO_LEAVES
+        occurring = 0
         parts: tuple[Node, ...] = current.parts()
         for part in parts:
-            if part._leaves is None:
-                if type(part) is IntImm:  # the most frequent among nodes without leaves yet
-                    _set(part, "_kinds", 0)
-                    _set(part, "_leaves", _NO_LEAVES)
-                else:
-                    stack.append(part)
+            below = part._leaves
+            if below is not None:
+                occurring |= part._kinds
+                if below and below is not found and not below <= found:
+                    found = below if found <= below else found | below
+            elif type(part) is IntImm:  # the most frequent among nodes without leaves yet
+                _set(part, "_kinds", 0)
+                _set(part, "_leaves", _NO_LEAVES)
+            else:
+                stack.append(part)
         if stack[-1] is not current:
             continue
         stack.pop()
-        found = _NO_LEAVES
-        occurring = _KINDS.get(type(current), 0)
         if isinstance(current, Expr):
             dtype = current.dtype
             if dtype.is_float and dtype.bits == 16:
@@ -97,18 +105,14 @@ def look_into(node: Node) -> frozenset[Node]:
             elif type(current) is Var:
                 found = frozenset((current,))
             elif type(current) is BufferLoad:
-                found = frozenset((current.buffer,))
-                if current.predicate is not None:
-                    occurring |= MASKED_LOADS
+                found |= {current.buffer}
+                occurring |= LOADS if current.predicate is None else LOADS | MASKED_LOADS
+            else:
+                occurring |= _KINDS.get(type(current), 0)
         elif type(current) is BufferStore:
-            found = frozenset((current.buffer,))
+            found |= {current.buffer}
         elif not isinstance(current, Stmt):
-            found = _used_buffers(current)
-        for part in parts:
-            occurring |= part._kinds
-            below = part._leaves
-            if below and below is not found and not below <= found:
-                found = below if found <= below else found | below
+            found |= _used_buffers(current)
         _set(current, "_kinds", occurring)
         _set(current, "_leaves", found)
     return found
@@ -121,7 +125,6 @@ _KINDS: Final[dict[type[Node], int]] = {
     Select: SELECTIONS,
     Choose: CHOICES,
     Call: CALLS,
-    BufferLoad: LOADS,
 }
 _OPERATIONS: Final[dict[str, int]] = {**dict.fromkeys(INTEGER_DIVISIONS, DIVISIONS), "div": FLOAT_DIVISIONS}
 

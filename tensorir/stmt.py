@@ -11,7 +11,7 @@ from tilewright.tensorir.dtype import INT64
 from tilewright.tensorir.errors import ArgumentTypeError, ArgumentValueError
 from tilewright.tensorir.expr import Buffer, Expr, Var, as_expr, as_indices, check_access
 from tilewright.tensorir.keys import SIZES_FROM
-from tilewright.tensorir.node import Node, buffer, child, children, definition, new_buffer, node
+from tilewright.tensorir.node import Node, buffer, child, children, definition, new_buffer, node, notes_on
 from tilewright.tensorir.notebook import html_text
 
 FOR_KINDS = ("serial", "parallel", "vectorized", "unrolled")
@@ -44,14 +44,16 @@ class For(Stmt):
     annotations: Mapping[str, Any] = dataclasses.field(default_factory=lambda: _EMPTY)
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.min, Expr) and isinstance(self.extent, Expr)):
-            _set(self, "min", as_expr(self.min, self.var.dtype))
-            _set(self, "extent", as_expr(self.extent, self.var.dtype))
+        low, extent, dtype = self.min, self.extent, self.var.dtype
+        if not (isinstance(low, Expr) and isinstance(extent, Expr)):
+            low, extent = as_expr(low, dtype), as_expr(extent, dtype)
+            _set(self, "min", low)
+            _set(self, "extent", extent)
         if self.kind not in FOR_KINDS:
             raise ArgumentValueError(
                 f"for {self.var.name}: unknown kind {self.kind!r}; expected one of {', '.join(FOR_KINDS)}"
             )
-        if self.min.dtype is not self.var.dtype or self.extent.dtype is not self.var.dtype:
+        if low.dtype is not dtype or extent.dtype is not dtype:
             raise ArgumentTypeError(
                 f"for {self.var.name}: variable is {self.var.dtype!s}, bounds are "
                 f"{self.min.dtype!s} and {self.extent.dtype!s}"
@@ -239,7 +241,11 @@ class PrimFunc(Node):
     @property
     def variables(self) -> tuple[Var, ...]:
         """The variables among the parameters: the symbolic dimensions."""
-        return tuple([param for param in self.params if isinstance(param, Var)])
+        notes = notes_on(self)
+        found: tuple[Var, ...] | None = notes.get(Var)
+        if found is None:
+            found = notes[Var] = tuple([param for param in self.params if isinstance(param, Var)])
+        return found
 
     def with_body(self, body: Stmt) -> PrimFunc:
         """The same function with another body."""

@@ -132,6 +132,8 @@ def _parsed(source: str, filename: str) -> ast.Module:
     try:
         return ast.parse(source, filename)
     except (SyntaxError, MemoryError) as error:  # earlier versions of Python name the limit by a MemoryError
+        if isinstance(error, SyntaxError) and "too many" not in error.msg:
+            raise CodegenError(f"numba: Python refuses the generated source: {error}") from error
         raise CodegenError(
             f"numba: the loops are nested more deeply than Python source can be: {error}; target llvm compiles them, "
             "or functions of their own make them flat"

@@ -227,7 +227,8 @@ class ExpressionWriter:
         return f"({self.expr(expr.a)} {_COMPARISONS[expr.op]} {self.expr(expr.b)})"
 
     def _select(self, expr: Select) -> str:
-        text = f"({self.expr(expr.true_value)} if {bare(self.expr(expr.condition))} else {self.expr(expr.false_value)})"
+        chosen, condition = self.expr(expr.true_value), _condition(self.expr(expr.condition))
+        text = f"({chosen} if {condition} else {self.expr(expr.false_value)})"
         return text if expr.dtype.is_float else self.convert(expr.dtype, text)
 
     def _cast(self, expr: Cast) -> str:
@@ -267,7 +268,7 @@ class ExpressionWriter:
             if is_half(expr.dtype)
             else f"np.{expr.dtype.element!s}(0)"
         )
-        return f"({text} if {bare(self.expr(expr.predicate))} else {zero})"
+        return f"({text} if {_condition(self.expr(expr.predicate))} else {zero})"
 
     def _call(self, expr: Call) -> str:
         if expr.name.startswith("@"):
@@ -308,6 +309,11 @@ def bare(text: str) -> str:
         if depth == 0 and position < len(text) - 1:
             return text
     return text[1:-1]
+
+
+def _condition(text: str) -> str:
+    """Return ``text`` as the condition of a conditional expression, which keeps its parentheses if it is one itself."""
+    return text if " if " in text else bare(text)
 
 
 def _operands(node: Node) -> list[Expr]:

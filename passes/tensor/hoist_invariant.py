@@ -54,6 +54,7 @@ from tilewright.tensorir.functor import (
     walk_statements,
 )
 from tilewright.tensorir.intrinsics import ADDRESSING
+from tilewright.tensorir.node import Node
 from tilewright.tensorir.stmt import (
     Allocate,
     BufferStore,
@@ -246,11 +247,10 @@ class _Candidates:
             for inner in stmt.stmts:
                 self._collect(inner, unconditional)
         elif isinstance(stmt, BufferStore):
-            for expr in (stmt.value, *stmt.indices, *([stmt.predicate] if stmt.predicate is not None else [])):
-                self._add_largest(expr, unconditional)
+            self._add_largest_of(stmt, unconditional)
         elif isinstance(stmt, LetStmt):
             self.named.setdefault(stmt.value, stmt.var)
-            self._add_largest(stmt.value, unconditional)
+            self._add_largest_of(stmt, unconditional)
             self._collect(stmt.body, unconditional)
         elif isinstance(stmt, Allocate):
             self._collect(stmt.body, unconditional)
@@ -258,14 +258,23 @@ class _Candidates:
             runs = isinstance(stmt.extent, IntImm) and stmt.extent.value > 0
             self._collect(stmt.body, unconditional and runs)
         elif isinstance(stmt, IfThenElse):
-            self._add_largest(stmt.condition, unconditional)
+            self._add_largest_of(stmt, unconditional)
             self._collect(stmt.then_body, False)
             if stmt.else_body is not None:
                 self._collect(stmt.else_body, False)
 
+    def _add_largest_of(self, node: Node, unconditional: bool) -> None:
+        """Add the candidates among the expressions that ``node`` owns and their parts."""
+        known = self._holds
+        for part in node.parts():
+            if isinstance(part, Expr):
+                holds = known.get(part)
+                if self._may_hold(part) if holds is None else holds:
+                    self._add_largest(part, unconditional)
+
     def _add_largest(self, expr: Expr, unconditional: bool) -> None:
         met = self._met[unconditional]
-        if expr in met or not self._may_hold(expr) or (isinstance(expr, Call) and expr.name in ADDRESSING):
+        if expr in met or (isinstance(expr, Call) and expr.name in ADDRESSING):
             return
         met.add(expr)
         facts = self._facts
@@ -276,8 +285,7 @@ class _Candidates:
             return
         if isinstance(expr, Select) and facts.chooses(expr.condition):
             return
-        for part in expr.parts():
-            self._add_largest(part, unconditional)
+        self._add_largest_of(expr, unconditional)
 
     def _may_hold(self, expr: Expr) -> bool:
         found = self._holds.get(expr)

@@ -191,7 +191,9 @@ class PanelFinder(ScopedMutator):
                 return None
             if not (isinstance(loop.extent, IntImm) and loop.extent.value == 1):
                 repeated.insert(0, loop)
-        if outer is None or not all(self._is_walked(loop, bases) for loop in nest):
+        if outer is None or not (repeated or self._is_read_from_memory(buffer)):
+            return None
+        if not all(self._is_walked(loop, bases) for loop in nest):
             return None
         apart: list[int] = []
         for base in bases:
@@ -243,6 +245,11 @@ class PanelFinder(ScopedMutator):
                 return loop.var in used
         return False
 
+    def _is_read_from_memory(self, buffer: Buffer) -> bool:
+        """Return whether a buffer may be too large to be in L2: a smaller one was written last, or read for
+        neighbouring tiles."""
+        return not 0 < known_bytes(buffer) <= self.cache // 2
+
     def _is_worth_reading_once(
         self,
         buffer: Buffer,
@@ -253,9 +260,7 @@ class PanelFinder(ScopedMutator):
         walked: list[For],
         fixed: list[For],
     ) -> bool:
-        """Return whether to prefetch a panel that no loop reads again."""
-        if 0 < known_bytes(buffer) <= self.cache // 2:
-            return False  # it was written last, or read for neighbouring tiles
+        """Return whether to prefetch a panel that no loop reads again, of a buffer that is read from memory."""
         steps = self.iterations(walked)
         if not isinstance(size, IntImm) or not isinstance(steps, IntImm):
             return False

@@ -25,6 +25,7 @@ from tilewright.passes.registry import register_pass
 from tilewright.passes.tensor.scoped import ScopedMutator
 from tilewright.tensorir.expr import BinaryOp, Broadcast, Compare, Expr, IntImm, all_of, const
 from tilewright.tensorir.functor import CALLS, DIVISIONS, LOADS, kinds, substitute
+from tilewright.tensorir.node import notes_on
 from tilewright.tensorir.stmt import Block, BufferStore, For, IfThenElse, PrimFunc, SeqStmt, Stmt, sequence
 
 
@@ -148,4 +149,9 @@ class Simplify(PrimFuncPass):
     def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
         """Return ``func`` simplified."""
         config: SimplifyConfig = ctx.get_config("tensorir.Simplify")
-        return simplify(func, fast=ctx.is_fast and config.assumes_finite)
+        fast = ctx.is_fast and config.assumes_finite
+        if notes_on(func).get(Simplify) is fast:  # no pass has changed it since the last run
+            return func
+        result = simplify(func, fast=fast)
+        notes_on(result)[Simplify] = fast
+        return result

@@ -229,7 +229,8 @@ class Scope:
         """Return the outermost scope that has the same facts about the variables of ``expr`` as this one."""
         depth = 0
         homes = self._homes
-        for var in leaves(expr):
+        below = expr._leaves
+        for var in leaves(expr) if below is None else below:
             found = homes.get(var, 0)
             if found > depth:
                 depth = found

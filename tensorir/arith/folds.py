@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.tensorir.dtype import BOOL
+from tilewright.tensorir.dtype import BOOL, DataType
 from tilewright.tensorir.expr import (
     BinaryOp,
     Broadcast,
     BufferLoad,
+    Call,
     Cast,
     Compare,
     Expr,
@@ -28,6 +29,8 @@ from tilewright.tensorir.expr import (
     select,
 )
 from tilewright.tensorir.folding import fold_compare, wrap_integer
+
+_BYTE = DataType("uint8")
 
 
 def is_true(expr: Expr) -> bool:
@@ -151,7 +154,14 @@ def _fold_load(expr: BufferLoad) -> Expr:
         return expr
     if is_true(expr.predicate):
         return BufferLoad(expr.buffer, expr.indices)
-    return const(0, expr.dtype) if is_false(expr.predicate) else expr
+    return _zero_bits(expr.dtype) if is_false(expr.predicate) else expr
+
+
+def _zero_bits(dtype: DataType) -> Expr:
+    """The value whose bits are zero; types that are only stored have no constants."""
+    if dtype.kind == "storage":
+        return Call("reinterpret", (const(0, _BYTE.with_lanes(dtype.lanes)),), dtype)
+    return const(0, dtype)
 
 
 #: By the class of a node: the node that it folds to, or the same one.

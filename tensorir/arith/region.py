@@ -138,9 +138,15 @@ def region_of(
     exprs = [as_expr(index, INT64) for index in indices]
     lows, highs = _extremes(exprs, ranges, owner, (False, True))
     return [
-        None if low is None or high is None else (low, owner.simplify(high - low + 1))
+        None if low is None or high is None else (low, _extent(low, high, owner))
         for low, high in zip(lows, highs, strict=True)
     ]
+
+
+def _extent(low: Expr, high: Expr, owner: Analyzer) -> Expr:
+    """``high - low + 1`` in canonical form."""
+    distance = owner.merge_remainders(owner.linear(high) - owner.linear(low))
+    return owner.expr(owner.merge_remainders(distance.shift(1)))
 
 
 def upper_bound_expr(expr: ExprLike, ranges: Ranges, analyzer: Analyzer | None = None) -> Expr | None:

@@ -23,7 +23,7 @@ def blocks_in(stmt: Stmt) -> tuple[Block, ...]:
     """The blocks in ``stmt``, in program order."""
     while isinstance(stmt, (For, Allocate)):
         stmt = stmt.body
-    if isinstance(stmt, SeqStmt):
+    if type(stmt) is SeqStmt:
         return _contents(stmt).blocks
     return (stmt,) if type(stmt) is Block else ()
 

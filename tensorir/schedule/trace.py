@@ -70,19 +70,33 @@ class Trace:
     """The instructions of a schedule, in order."""
 
     def __init__(self, instructions: Sequence[Instruction] = ()) -> None:
-        self.instructions = list(instructions)
+        self._instructions = list(instructions)
+        #: Calls behind the instructions, with copies of lists and the symbols of what they returned: they become
+        #: instructions when these are asked for, which is never for most schedules.
+        self._calls: list[tuple[str, Sequence[Any], Mapping[str, Any], tuple[str, ...], bool]] = []
         self._symbols: dict[Handle, str] = {}
         self._counts = {"b": 0, "l": 0}
 
+    @property
+    def instructions(self) -> list[Instruction]:
+        """The instructions so far."""
+        for name, args, kwargs, outputs, is_list in self._calls:
+            encoded = tuple([self._encode(arg) for arg in args])
+            named = {key: self._encode(value) for key, value in kwargs.items()}
+            self._instructions.append(Instruction(name, encoded, named, outputs, is_list))
+        self._calls.clear()
+        return self._instructions
+
     def __len__(self) -> int:
-        return len(self.instructions)
+        return len(self._instructions) + len(self._calls)
 
     def __str__(self) -> str:
         return "\n".join(str(instruction) for instruction in self.instructions)
 
     def copy(self) -> Trace:
         """Return an independent copy, which can continue to record."""
-        made = Trace(self.instructions)
+        made = Trace(self._instructions)
+        made._calls = list(self._calls)
         made._symbols = dict(self._symbols)
         made._counts = dict(self._counts)
         return made
@@ -91,14 +105,29 @@ class Trace:
 
     def record(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> None:
         """Append an instruction; handles among the arguments and in the result become symbols."""
-        encoded = tuple([self._encode(arg) for arg in args])
-        named = {key: self._encode(value) for key, value in kwargs.items()}
+        args = [self._kept(arg) for arg in args]
+        if kwargs:
+            kwargs = {key: self._kept(value) for key, value in kwargs.items()}
         outputs: tuple[str, ...] = ()
-        if isinstance(result, (list, tuple)):
+        is_list = isinstance(result, (list, tuple))
+        if is_list:
             outputs = tuple([self._symbol(handle) for handle in result])
         elif isinstance(result, (BlockRef, LoopRef)):
             outputs = (self._symbol(result),)
-        self.instructions.append(Instruction(name, encoded, named, outputs, isinstance(result, (list, tuple))))
+        self._calls.append((name, args, kwargs, outputs, is_list))
+
+    def _kept(self, value: Any) -> Any:
+        """Return ``value``, an argument, with lists copied.
+
+        Raises:
+            ScheduleError: it holds a handle that this schedule did not return.
+        """
+        if isinstance(value, (BlockRef, LoopRef)):
+            if value not in self._symbols:
+                raise ScheduleError(f"{value} was not returned by this schedule")
+        elif isinstance(value, (list, tuple)):
+            return [self._kept(item) for item in value]
+        return value
 
     def _symbol(self, handle: Handle) -> str:
         found = self._symbols.get(handle)
@@ -110,11 +139,8 @@ class Trace:
 
     def _encode(self, value: Any) -> Any:
         if isinstance(value, (BlockRef, LoopRef)):
-            found = self._symbols.get(value)
-            if found is None:
-                raise ScheduleError(f"{value} was not returned by this schedule")
-            return Symbol(found)
-        if isinstance(value, (list, tuple)):
+            return Symbol(self._symbols[value])
+        if isinstance(value, list):
             return [self._encode(item) for item in value]
         if isinstance(value, Buffer):
             return value.name

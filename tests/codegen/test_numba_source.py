@@ -137,6 +137,15 @@ def test_masks_gathers_bindings_and_reductions_are_equal_on_both_targets() -> No
     both_targets([PrimFunc("vectors", (x, y, order), body)], "vectors", arguments)
 
 
+def test_a_condition_may_be_conditional_itself() -> None:
+    flags, x, y, i = Buffer("flags", (8,), "bool"), Buffer("x", (8,)), Buffer("y", (8,)), Var("i")
+    condition = Select(i < 5, flags[i], BufferLoad(flags, (i - 5,), i >= 6))
+    body = BufferStore(y, Select(condition, x[i], const(-1.0, "float32")), (i,))
+    func = PrimFunc("chosen", (flags, x, y), For(i, as_expr(0), as_expr(8), "serial", body))
+    given = np.array([1, 0, 1, 1, 0, 0, 1, 0], bool)
+    both_targets([func], "chosen", lambda: [given, np.arange(8, dtype="float32"), np.zeros(8, "float32")])
+
+
 def matmul(m: int, n: int, k: int) -> PrimFunc:
     a, b, c = Buffer("a", (m, k)), Buffer("b", (k, n)), Buffer("c", (m, n))
     row, column, depth = Var("row"), Var("column"), Var("depth")

@@ -91,3 +91,17 @@ def test_an_attribute_that_is_left_out_has_the_digits_of_one_that_is_given() -> 
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
         found.append(gi.evaluate(tw.from_onnx(model), np.array([-2.5])))
     np.testing.assert_array_equal(*found)
+
+
+def test_a_window_that_is_padding_alone_reads_no_number_of_a_stored_type() -> None:
+    codes = gi.encode(gi.const(np.array([1.5, -2, 0], "float32").reshape(3, 1, 1, 1)), dtype="float8_e5m2fnuz")
+    stored = gi.evaluate(gi.Function([], codes))
+    _check(
+        """
+        def @main(%x: Tensor[(m, 1, 1, 1), float8_e5m2fnuz]) {
+          %0 = decode(%x)
+          %1 = nn.lp_pool(%0, pool_size=(1, 2), strides=(2, 2), padding=(0, 1, 0, 1), p=1.0)
+          %1
+        }""",
+        stored,
+    )

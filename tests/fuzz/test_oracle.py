@@ -32,6 +32,14 @@ def test_the_difference_of_close_numbers_may_be_off_by_units_of_the_numbers() ->
     assert oracle.judge([oracle.own[0] + np.float32(1e-4)], 0).wrong
 
 
+@pytest.mark.parametrize("approximate", [False, True])
+def test_what_gelu_leaves_of_a_number_may_be_off_by_units_of_the_number(approximate: bool) -> None:
+    x = gi.var("x", shape=(2,))
+    oracle = _oracle(gi.nn.gelu(x, approximate=approximate), x, [-5.0, 3.0])
+    assert not oracle.judge([oracle.own[0] + np.array([1e-7, 0], np.float32)], 0).wrong
+    assert oracle.judge([oracle.own[0] + np.array([5e-5, 0], np.float32)], 0).wrong
+
+
 def test_integers_are_equal() -> None:
     x = gi.var("x", shape=(2,), dtype="int32")
     oracle = _oracle(gi.multiply(x, x), x, [3, 4], "int32")
