@@ -9,7 +9,7 @@ from tilewright.tensorir.node import Node
 
 
 class Known:
-    """What verifications of programs with common parts share: nodes do not change, and are checked by themselves once.
+    """Facts that verifications of programs with common parts share: nodes do not change, and are checked once.
 
     Attributes:
         sound: nodes that are as their constructors would make them.
