@@ -19,7 +19,7 @@ from tilewright.codegen.numba_.compile import NumbaModule
 
 @functools.cache
 def _engine() -> Any:
-    """Return an engine that makes machine code for numba without optimizations. Numba has one for a process, at the level
+    """Return an engine that makes code for numba without optimizations. Numba has one for a process, at the level
     that NUMBA_OPT has when it is made. Even at level 0 it would run passes over each function and each module."""
     from numba.core.codegen import JITCodeLibrary, JITCPUCodegen
 
