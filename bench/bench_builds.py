@@ -88,7 +88,7 @@ class Bench:
         """Return the answer of a new process. ``cache``: the folder of kept builds; None: keep none."""
         unwanted = ("TILEWRIGHT_", "PYTHONDONTWRITEBYTECODE")
         environment = {name: value for name, value in os.environ.items() if not name.startswith(unwanted)}
-        environment["PYTHONPYCACHEPREFIX"] = str(BYTE_CODE)
+        environment.setdefault("PYTHONPYCACHEPREFIX", str(BYTE_CODE))
         if cache is None:
             environment["TILEWRIGHT_CACHE"] = "off"
         else:

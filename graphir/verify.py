@@ -27,6 +27,7 @@ from tilewright.graphir.printer import summary
 from tilewright.graphir.types import FuncType, TensorType, Type
 from tilewright.graphir.visitor import free_vars, is_recursive, post_order, recursion
 from tilewright.tensorir.errors import TypeInferenceError, VerifyError
+from tilewright.tensorir.invariants import Known
 from tilewright.tensorir.stmt import PrimFunc
 from tilewright.tensorir.verify import verify as verify_loop_level
 
@@ -47,14 +48,18 @@ def verify(mod: IRModule) -> None:
         raise VerifyError("the module breaks rules of the graph-level IR:\n" + "\n".join(shown))
 
 
-def problems_of(mod: IRModule, gv: GlobalVar) -> list[str]:
+def problems_of(mod: IRModule, gv: GlobalVar, known: Known | None = None) -> list[str]:
     """Return the rules that one function of ``mod`` breaks, each with its line of text; the errors of a loop-level
-    function are one entry."""
+    function are one entry.
+
+    Args:
+        known: what is known of the parts of other loop-level functions.
+    """
     function = mod[gv]
     if isinstance(function, Function):
         return _Verifier(mod).problems(function)
     try:
-        verify_loop_level(function)
+        verify_loop_level(function, known)
     except VerifyError as error:
         return [str(error)]
     return []

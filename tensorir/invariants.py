@@ -4,7 +4,21 @@ from __future__ import annotations
 
 from tilewright.tensorir.consing import made_anew
 from tilewright.tensorir.expr import Expr, FloatImm, IntImm
+from tilewright.tensorir.nesting import Extents
 from tilewright.tensorir.node import Node
+
+
+class Known:
+    """Facts that verifications of programs with common parts share: nodes do not change, and are checked once.
+
+    Attributes:
+        sound: nodes that are as their constructors would make them.
+        extents: the extents of parts.
+    """
+
+    def __init__(self) -> None:
+        self.sound: set[Node] = set()
+        self.extents = Extents()
 
 
 def broken_invariant(node: Node) -> str:

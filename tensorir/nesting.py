@@ -32,16 +32,32 @@ MOST_LEVELS = 1000
 MOST_OCCURRENCES = 1 << 21
 
 
-def extent(root: Node, chains: bool = False) -> tuple[int, int]:
+class Extents:
+    """The extents of parts that programs have in common, which last: nodes do not change.
+
+    Attributes:
+        depths: the levels below nodes that have parts.
+        counts: the occurrences of nodes in them.
+    """
+
+    def __init__(self) -> None:
+        self.depths: dict[Node, int] = {}
+        self.counts: dict[Node, int] = {}
+
+
+def extent(root: Node, chains: bool = False, known: Extents | None = None) -> tuple[int, int]:
     """Return how many levels a program is nested, and how many occurrences of nodes it has, in time linear in the
-    number of different nodes and without recursion.
+    number of different nodes that are not known and without recursion.
 
     Args:
         chains: count each link of a chain of lets or of allocations, and of one of infix operators that leans to the
             left; otherwise such a chain is one level.
+        known: the extents of other programs, counted with the same ``chains``; those of this one are added.
     """
-    depths: dict[Node, int] = {}
-    counts: dict[Node, int] = {}
+    known = Extents() if known is None else known
+    depths, counts = known.depths, known.counts
+    if root in depths:
+        return depths[root], counts[root]
     parts = _parts(root)
     stack = [(root, parts, iter(parts))]
     while stack:
@@ -78,20 +94,21 @@ def _next_of_chain(node: Node) -> Node | None:
     return None
 
 
-def check_extent(what: str, roots: Iterable[Node], chains: bool = False) -> None:
+def check_extent(what: str, roots: Iterable[Node], chains: bool = False, known: Extents | None = None) -> None:
     """Check that programs are small enough for some work.
 
     Args:
         what: the work, as a subject of errors: ``"printing"``.
         roots: the programs.
         chains: whether the work recurses over the length of chains, too (:func:`extent`).
+        known: the extents of other programs (:func:`extent`).
 
     Raises:
         NestingError: a program has more than :data:`MOST_LEVELS` levels.
         BudgetError: a program has more than :data:`MOST_OCCURRENCES` occurrences of nodes.
     """
     for root in roots:
-        depth, count = extent(root, chains)
+        depth, count = extent(root, chains, known)
         if depth > MOST_LEVELS:
             raise NestingError(f"{what}: expected a program of at most {MOST_LEVELS} levels, found {depth}; {_ADVICE}")
         if count > MOST_OCCURRENCES:
@@ -111,7 +128,9 @@ class Trust(threading.local):
 TRUST = Trust()
 
 
-def bounded(what: str, *roots: Node, always: bool = False) -> AbstractContextManager[None]:
+def bounded(
+    what: str, *roots: Node, always: bool = False, known: Extents | None = None
+) -> AbstractContextManager[None]:
     """Check programs (:func:`check_extent`) before the ``with`` block, and translate Python's error of a recursion in
     it. Where programs have been checked (:class:`Trust`), nothing is done unless ``always``: errors are translated
     around that work.
@@ -120,15 +139,15 @@ def bounded(what: str, *roots: Node, always: bool = False) -> AbstractContextMan
         NestingError: a program is nested more deeply than the work can follow.
         BudgetError: a program is too large.
     """
-    return _NOTHING if TRUST.given and not always else _bounded(what, roots)
+    return _NOTHING if TRUST.given and not always else _bounded(what, roots, known)
 
 
 _NOTHING = contextlib.nullcontext()
 
 
 @contextlib.contextmanager
-def _bounded(what: str, roots: Iterable[Node]) -> Iterator[None]:
-    check_extent(what, roots)
+def _bounded(what: str, roots: Iterable[Node], known: Extents | None) -> Iterator[None]:
+    check_extent(what, roots, known=known)
     try:
         yield
     except NestingError:

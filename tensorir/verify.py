@@ -18,17 +18,10 @@ from typing import Any
 
 from tilewright.tensorir.dtype import INT64
 from tilewright.tensorir.errors import VerifyError
-from tilewright.tensorir.expr import (
-    Buffer,
-    BufferLoad,
-    Call,
-    Expr,
-    IntImm,
-    Var,
-)
+from tilewright.tensorir.expr import Buffer, BufferLoad, Call, Expr, IntImm, Var
 from tilewright.tensorir.functor import accesses_buffers, walk
 from tilewright.tensorir.intrinsics import ADDRESSING
-from tilewright.tensorir.invariants import broken_invariant
+from tilewright.tensorir.invariants import Known, broken_invariant
 from tilewright.tensorir.keys import NUM_OUTPUTS, NUM_WORKSPACES
 from tilewright.tensorir.nesting import bounded
 from tilewright.tensorir.node import Node
@@ -54,24 +47,30 @@ from tilewright.tensorir.stmt import (
 _SHOWN = 20
 
 
-def verify(func: PrimFunc) -> None:
+def verify(func: PrimFunc, known: Known | None = None) -> None:
     """Check that ``func`` keeps the rules of the IR.
+
+    Args:
+        known: what is known of the parts of other functions; what is found of those of this one is added.
 
     Raises:
         VerifyError: it does not; the message lists all problems, each with its place in the function's text.
         NestingError, BudgetError: it is nested too deeply, or too large.
     """
-    refuse(func, find_problems(func), lambda text, node, within: f"{text}\n{underline(func, node, within=within)}")
+    refuse(
+        func, find_problems(func, known), lambda text, node, within: f"{text}\n{underline(func, node, within=within)}"
+    )
 
 
 #: What is wrong, the node, and the statement that it stands in.
 Problem = tuple[str, Node, Node | None]
 
 
-def find_problems(func: PrimFunc) -> list[Problem]:
-    """Return all that is wrong with ``func``, in its order."""
-    verifier = _Verifier(func)
-    with bounded("verifying", func, always=True):
+def find_problems(func: PrimFunc, known: Known | None = None) -> list[Problem]:
+    """Return all that is wrong with ``func``, in its order; see :func:`verify`."""
+    known = known or Known()
+    verifier = _Verifier(func, known.sound)
+    with bounded("verifying", func, always=True, known=known.extents):
         verifier.function()
     return verifier.problems
 
@@ -99,12 +98,12 @@ def _shown(show: Callable[..., str], problem: Problem) -> str:
 class _Verifier:
     """Walks a function once, with what is visible at each place."""
 
-    def __init__(self, func: PrimFunc) -> None:
+    def __init__(self, func: PrimFunc, sound: set[Node]) -> None:
         self.func = func
         self.problems: list[Problem] = []
         self.visible: set[Node] = set()
         self.defined: set[Node] = set()
-        self.sound: set[Node] = set()  # as their constructors would make them; equal expressions are one node
+        self.sound = sound  # as their constructors would make them; equal expressions are one node
         #: Variables that hold another value in each iteration of a loop around the innermost block.
         self.outer: frozenset[Var] = frozenset()
         self.iterating: set[Var] = set()

@@ -16,6 +16,9 @@ os.environ["TILEWRIGHT_CACHE"] = "off"
 # they wait for each other in loops. Read when NumPy is imported, here and in processes that tests start.
 for _library in ("OPENBLAS", "MKL", "BLIS"):
     os.environ.setdefault(f"{_library}_NUM_THREADS", "1")
+# Importing and collecting makes a million objects that stay: with its usual settings the garbage collector searches
+# them again and again, a sixth of the time.
+gc.set_threshold(100_000, 20, 20)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -24,13 +27,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--all-combinations",
         action="store_true",
         help="also what takes minutes: operators through numba with every element type in every case, rather than each "
-        "type and each case once, and tests marked exhaustive",
+        "type and each case once, all of numba's code optimized, and tests marked exhaustive",
     )
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Register the marks of tests."""
     config.addinivalue_line("markers", "exhaustive: takes a minute or more; runs with --all-combinations")
+    config.addinivalue_line("markers", "optimized: a file in which numba optimizes what it compiles, as for users")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -86,6 +90,24 @@ def _short_probes() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(roofs, "_RUNS", 2)
         patch.setattr(roofs, "_LEAST_BYTES", 4 << 20)
+        yield
+
+
+#: Where tests compile many small kernels, to see that they compute the right numbers.
+_KERNELS_RUN_ONCE = frozenset({"fuzz", "graphir", "onnx", "passes", "runtime", "tensorir"})
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _quickly_compiled(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Let numba compile such kernels without optimizations."""
+    room = request.path.relative_to(request.config.rootpath).parts[1]
+    optimized = request.config.getoption("--all-combinations") or request.node.get_closest_marker("optimized")
+    if optimized or room not in _KERNELS_RUN_ONCE:
+        yield
+        return
+    from quick_numba import compiled_without_optimizations  # here: as above
+
+    with compiled_without_optimizations():
         yield
 
 

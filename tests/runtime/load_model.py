@@ -33,6 +33,12 @@ def built(number: int, width: int = WIDTH, kind: str = "llvm") -> tw.Executable:
     return tw.build(module(number, width), target=target(kind))
 
 
+def small(kind: str = "llvm") -> tw.Executable:
+    """A model that adds a vector to itself: the shortest build that compiles something."""
+    x = gi.var("x", shape=("n",))
+    return tw.build(gi.Function([x], x + x), target=target(kind))
+
+
 @functools.cache
 def values(rows: int = 400, width: int = WIDTH) -> np.ndarray[Any, Any]:
     return np.random.default_rng(rows).standard_normal((rows, width)).astype("f4")

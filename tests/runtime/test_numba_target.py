@@ -11,6 +11,7 @@ import tilewright as tw
 from tilewright import graphir as gi
 from tilewright.codegen.numba_.source import MOST_COMPILED_CALLS
 
+pytestmark = pytest.mark.optimized
 RNG = np.random.default_rng(5)
 IMAGE = RNG.standard_normal((2, 4, 7, 6)).astype("f4")
 MATRIX = RNG.standard_normal((5, 9)).astype("f4")

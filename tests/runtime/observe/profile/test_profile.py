@@ -22,6 +22,7 @@ from tilewright.runtime.observe.profile.recording import Recording
 from tilewright.tensorir.errors import InputError
 from tilewright.tensorir.profiling import RUNS, TOTAL
 
+pytestmark = pytest.mark.optimized  # profiles say how wide numba's vectors are
 SCHEMA = json.loads((Path(__file__).parents[4] / "docs" / "spans.schema.json").read_text(encoding="utf-8"))
 ROWS = 24
 
