@@ -131,3 +131,13 @@ def test_a_choice_equals_its_selections(index: int) -> None:
 
 def test_no_conditions_hold() -> None:
     assert all_of() is ti.IntImm(1, BOOL)
+
+
+@pytest.mark.parametrize("made", [ti.IntImm(3), ti.Var("x"), ti.Evaluate(ti.IntImm(0))])
+def test_a_node_does_not_change(made: Any) -> None:
+    field = type(made).node_fields[0][0]
+    with pytest.raises(AttributeError):
+        setattr(made, field, 1)
+    with pytest.raises(AttributeError):
+        delattr(made, field)
+    assert type(made) in (ti.IntImm, ti.Var, ti.Evaluate)

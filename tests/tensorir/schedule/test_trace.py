@@ -43,6 +43,14 @@ def test_values_of_annotations_are_saved(value: Any) -> None:
     assert_structural_equal(sch.func, other.func)
 
 
+def test_a_list_is_recorded_as_it_was_given() -> None:
+    sch = Schedule(doubled())
+    factors = [None, 4]
+    sch.split(sch.get_loops(sch.get_block("t"))[0], factors)
+    factors[1] = 8
+    assert "4]" in str(sch.trace) and "8" not in str(sch.trace)
+
+
 def test_sizes_and_buffers_are_saved_by_name() -> None:
     sch = Schedule(doubled())
     t = sch.get_block("t")
