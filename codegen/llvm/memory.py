@@ -12,7 +12,7 @@ from tilewright.codegen.llvm.registers import WHOLE, Tile, first_element, slot_o
 from tilewright.codegen.llvm.strided import is_shuffled, load_strided
 from tilewright.codegen.llvm.text import constant, constant_vector, integer_type, memory_type
 from tilewright.tensorir.arith.folds import is_true
-from tilewright.tensorir.arith.lanes import even_lanes
+from tilewright.tensorir.arith.lanes import even_lanes, only_lane
 from tilewright.tensorir.dtype import INT64, DataType
 from tilewright.tensorir.expr import (
     Broadcast,
@@ -91,7 +91,13 @@ class Memory:
         elif mask is not None or place.vector:
             mask = mask or constant(1, DataType("bool").with_lanes(dtype.lanes))
             self._written(access, place).forget()
-            self._masked_store(place, dtype, value, mask)
+            predicate, lane = access.predicate, None
+            if predicate is not None and predicate.dtype.lanes == dtype.lanes > 1 and not place.vector:
+                lane = only_lane(self.emitter.folded(predicate))
+            if lane is None:
+                self._masked_store(place, dtype, value, mask)
+            else:
+                self._store_lane(place, dtype, value, lane)
             return
         held = self._written(access, place)
         if access.buffer.scope == "register":  # a buffer in stack scope is kept in memory to save registers
@@ -330,6 +336,17 @@ class Memory:
             f"call void {operand}({kind} {value}, {pointers} {place.pointer}, i32 {place.alignment}, "
             f"<{lanes} x i1> {mask})"
         )
+
+    def _store_lane(self, place: _Place, dtype: DataType, value: str, lane: int) -> None:
+        """Store one lane of a vector. LLVM 22 makes a store of 32 bits of a masked store of one lane whose value is
+        truncated from 32 bits, where there is AVX-512: it writes behind a number of 8 or 16 bits."""
+        b, element = self.emitter.builder, memory_type(dtype.element)
+        number = b.pure(f"extractelement {memory_type(dtype)} {value}, i64 {lane}")
+        pointer, alignment = place.pointer, place.alignment
+        if lane:
+            pointer = b.pure(f"getelementptr inbounds {element}, ptr {pointer}, i64 {lane}")
+            alignment = math.gcd(alignment, lane * dtype.element.bytes)
+        b.emit(f"store {element} {number}, ptr {pointer}, align {alignment}")
 
 
 class _Place(NamedTuple):

@@ -9,7 +9,20 @@ from tilewright.tensorir.arith.iter_map import multiples
 from tilewright.tensorir.arith.lane_numbers import lane_number
 from tilewright.tensorir.arith.linear import Linear, constant
 from tilewright.tensorir.dtype import INT64
-from tilewright.tensorir.expr import BinaryOp, Broadcast, Cast, Expr, IntImm, Ramp, UnaryOp, Var, binary, cast, const
+from tilewright.tensorir.expr import (
+    BinaryOp,
+    Broadcast,
+    Cast,
+    Compare,
+    Expr,
+    IntImm,
+    Ramp,
+    UnaryOp,
+    binary,
+    cast,
+    compare,
+    const,
+)
 from tilewright.tensorir.functor import uses_var
 
 #: The step between the lanes of a vector of indices that are all equal.
@@ -43,7 +56,7 @@ def even_lanes(expr: Expr) -> tuple[Expr, int] | None:
     return None if found is None else (found[1], found[0].get(lane, 0))
 
 
-def per_lane(expr: Expr, lane: Var) -> Expr | None:
+def per_lane(expr: Expr, lane: Expr) -> Expr | None:
     """The value of lane number ``lane`` of an int64 vector, as a scalar; None if it isn't built by arithmetic."""
     if isinstance(expr, Broadcast):
         return expr.value
@@ -89,3 +102,32 @@ def _vector(algebra: IndexAlgebra, base: Linear, stride: Linear, lanes: int) -> 
     if not stride.terms and stride.const == 0:
         return Broadcast(algebra.expr(base), lanes)
     return Ramp(algebra.expr(base), algebra.expr(stride), lanes)
+
+
+def only_lane(predicate: Expr) -> int | None:
+    """The number of the lane in which a constant vector of bools is true; None if there are several, or none, or if it
+    is not known."""
+    found = None
+    for lane in range(predicate.dtype.lanes):
+        known = _is_true_in(predicate, lane)
+        if known is None or (known and found is not None):
+            return None
+        if known:
+            found = lane
+    return found
+
+
+def _is_true_in(predicate: Expr, lane: int) -> bool | None:
+    if isinstance(predicate, BinaryOp) and predicate.op in ("and", "or"):
+        a, b = _is_true_in(predicate.a, lane), _is_true_in(predicate.b, lane)
+        return None if a is None or b is None else (a and b) if predicate.op == "and" else (a or b)
+    if isinstance(predicate, Compare) and predicate.a.dtype.element is INT64:
+        number = IntImm(lane)
+        first, second = per_lane(predicate.a, number), per_lane(predicate.b, number)
+        if not isinstance(first, IntImm) or not isinstance(second, IntImm):
+            return None
+        known = compare(predicate.op, first, second)
+        return bool(known.value) if isinstance(known, IntImm) else None
+    if isinstance(predicate, Broadcast) and isinstance(predicate.value, IntImm):
+        return bool(predicate.value.value)
+    return None
