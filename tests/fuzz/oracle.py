@@ -20,7 +20,8 @@ times, with such errors drawn at random:
   greatest element (the bound of Winograd's forms is by norm, not by element: Higham 2002, section 23.2.2), and ``c`` is
   four times as large. The level's rules, such as ``x - x -> 0``, are wrong for infinity and NaN: where a model computes
   such a number, only shapes and types are compared. So it is, at every level, where sums of squares of an operator's
-  arguments may be greater than their type holds: the order of the operations decides then.
+  arguments, or their product for ``prod``, may be greater than their type holds: the order of the operations decides
+  then.
 
 The greatest distance of the samples from the unperturbed result, times :data:`SAFETY`, and one rounding of the result
 are the tolerance: the condition of the whole graph at these inputs is in it. Where the samples, the float64 result, and
@@ -78,6 +79,9 @@ BY_NORM = {"dft", "stft"}
 #: Operators whose errors are in units of their argument: ``0.5 * x * (1 + erf(x / sqrt(2)))`` loses digits where the
 #: error function is near -1, here as in PyTorch and ONNX Runtime.
 BY_ARGUMENT = {"nn.gelu"}
+
+#: Products of elements: in another order, some of them may be infinite before a zero comes.
+PRODUCTS = {"prod", "cumprod"}
 
 #: Operators whose order of operations decides which results of infinities and NaN are NaN: elimination multiplies them
 #: by zeros, or does not.
@@ -194,6 +198,8 @@ def _may_overflow(call: gi.Call, args: Sequence[Any]) -> bool:
             wide = wide[np.isfinite(wide)]
             limits: Any = ml_dtypes.finfo(compute_type(kind).numpy)
             if wide.size and float(wide.max()) * math.sqrt(wide.size) > math.sqrt(float(limits.max)):
+                return True
+            if call.op.name in PRODUCTS and float(np.log(np.maximum(wide, 1)).sum()) > math.log(float(limits.max)):
                 return True
     return False
 
