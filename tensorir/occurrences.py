@@ -34,7 +34,7 @@ def walk_statements(stmt: Stmt) -> Iterator[Stmt]:
         yield current
         if type(current) is For:
             stack.append(current.body)
-        elif type(current) is BufferStore or type(current) is Evaluate:  # most hold no others
+        elif type(current) is BufferStore or type(current) is Evaluate:  # most are stores, which hold no others
             pass
         elif type(current) is SeqStmt:
             stack.extend(current.stmts[::-1])

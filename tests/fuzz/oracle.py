@@ -20,8 +20,8 @@ times, with such errors drawn at random:
   greatest element (the bound of Winograd's forms is by norm, not by element: Higham 2002, section 23.2.2), and ``c`` is
   four times as large. The level's rules, such as ``x - x -> 0``, are wrong for infinity and NaN: where a model computes
   such a number, only shapes and types are compared. So it is, at every level, where sums of squares of an operator's
-  arguments, or their product for ``prod``, may be greater than their type holds: the order of the operations decides
-  then.
+  arguments may be greater than their type holds: the order of the operations decides then. (At level 3 the same is said
+  of products of elements.)
 
 The greatest distance of the samples from the unperturbed result, times :data:`SAFETY`, and one rounding of the result
 are the tolerance: the condition of the whole graph at these inputs is in it. Where the samples, the float64 result, and
@@ -80,7 +80,7 @@ BY_NORM = {"dft", "stft"}
 #: error function is near -1, here as in PyTorch and ONNX Runtime.
 BY_ARGUMENT = {"nn.gelu"}
 
-#: Products of elements: in another order, some of them may be infinite before a zero comes.
+#: Products of elements: in another order, which level 3 may take, some may be infinite before a zero comes.
 PRODUCTS = {"prod", "cumprod"}
 
 #: Operators whose order of operations decides which results of infinities and NaN are NaN: elimination multiplies them
@@ -128,7 +128,7 @@ class Perturbed:
         if op.name == "cast":
             _check_cast(args[0], attrs.dtype)
         if self.rng is None:
-            self.saw_special = self.saw_special or not all(map(_all_finite, args))
+            self.saw_special = self.saw_special or not all(map(_all_finite, args)) or _may_pass_infinity(call, args)
             self.may_overflow = self.may_overflow or _may_overflow(call, args)
         with np.errstate(all="ignore"):
             if self.rng is None or not any(kind.dtype.is_float for kind in _tensors(call)):
@@ -199,9 +199,17 @@ def _may_overflow(call: gi.Call, args: Sequence[Any]) -> bool:
             limits: Any = ml_dtypes.finfo(compute_type(kind).numpy)
             if wide.size and float(wide.max()) * math.sqrt(wide.size) > math.sqrt(float(limits.max)):
                 return True
-            if call.op.name in PRODUCTS and float(np.log(np.maximum(wide, 1)).sum()) > math.log(float(limits.max)):
-                return True
     return False
+
+
+def _may_pass_infinity(call: gi.Call, args: Sequence[Any]) -> bool:
+    """Return whether a product of elements may be infinite on the way, in some order of them."""
+    assert isinstance(call.op, Operator)
+    if call.op.name not in PRODUCTS or not np.size(args[0]) or not call.args[0].tensor_type.dtype.is_float:
+        return False
+    limits: Any = ml_dtypes.finfo(compute_type(call.args[0].tensor_type.dtype).numpy)
+    sizes = np.abs(np.asarray(args[0], np.float64))
+    return float(np.log(np.maximum(sizes, 1)).sum()) > math.log(float(limits.max))
 
 
 def _check_cast(x: Any, dtype: DataType) -> None:
