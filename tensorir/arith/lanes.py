@@ -57,7 +57,7 @@ def even_lanes(expr: Expr) -> tuple[Expr, int] | None:
 
 
 def per_lane(expr: Expr, lane: Expr) -> Expr | None:
-    """The value of lane number ``lane`` of an int64 vector, as a scalar; None if it isn't built by arithmetic."""
+    """The value of lane number ``lane`` of a vector of integers, as a scalar; None if it isn't built by arithmetic."""
     if isinstance(expr, Broadcast):
         return expr.value
     if isinstance(expr, Ramp):
@@ -121,8 +121,8 @@ def _is_true_in(predicate: Expr, lane: int) -> bool | None:
     if isinstance(predicate, BinaryOp) and predicate.op in ("and", "or"):
         a, b = _is_true_in(predicate.a, lane), _is_true_in(predicate.b, lane)
         return None if a is None or b is None else (a and b) if predicate.op == "and" else (a or b)
-    if isinstance(predicate, Compare) and predicate.a.dtype.element is INT64:
-        number = IntImm(lane)
+    if isinstance(predicate, Compare) and predicate.a.dtype.is_integer:
+        number = const(lane, predicate.a.dtype.element)
         first, second = per_lane(predicate.a, number), per_lane(predicate.b, number)
         if not isinstance(first, IntImm) or not isinstance(second, IntImm):
             return None
