@@ -84,7 +84,7 @@ class _argmax(_Operator):
     def __call__(self, x: _Operand, axis: _Any = ..., keepdims: bool = ..., select_last_index: bool = ...) -> _Call:
         """argmax(x, axis=None, keepdims=False, select_last_index=False)
 
-        Find the index (int64) of the greatest value along an axis; the first NaN wins.
+        Find the index (int64) of the greatest value along an axis; NaN is greater than all numbers.
 
         Attributes:
             axis: an axis; None: all, counted in row-major order.
@@ -96,7 +96,7 @@ class _argmin(_Operator):
     def __call__(self, x: _Operand, axis: _Any = ..., keepdims: bool = ..., select_last_index: bool = ...) -> _Call:
         """argmin(x, axis=None, keepdims=False, select_last_index=False)
 
-        Find the index (int64) of the least value along an axis; the first NaN wins.
+        Find the index (int64) of the least value along an axis; NaN is less than all numbers.
 
         Attributes:
             axis: an axis; None: all, counted in row-major order.

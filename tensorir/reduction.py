@@ -123,8 +123,9 @@ def _arg_reduction(op: str, source: ExprLike, axis: Var, index: ExprLike | None,
         best, best_at = accumulators
         new, new_at = values
         better = compare(op + ("e" if last else "t"), new, best)
-        if value.dtype.is_float:  # the first NaN wins, as in NumPy
-            better = binary("or", better, compare("ne", new, new)) & compare("eq", best, best)
+        if value.dtype.is_float:  # a NaN is the extreme value, as in NumPy, and NaNs count as equal
+            better = binary("or", better, compare("ne", new, new))
+            better = better if last else better & compare("eq", best, best)
         # A negative position says that no value has been taken yet: the first value always is.
         better = binary("or", better, compare("lt", best_at, const(0, best_at.dtype)))
         return select(better, new, best), select(better, new_at, best_at)
@@ -135,10 +136,12 @@ def _arg_reduction(op: str, source: ExprLike, axis: Var, index: ExprLike | None,
 
 
 def argmax(source: ExprLike, axis: Var, index: ExprLike | None = None, select_last: bool = False) -> Reduction:
-    """The ``index`` (by default the axis) at which ``source`` is greatest: the first such place, or the last."""
+    """The ``index`` (by default the axis) at which ``source`` is greatest: the first such place, or the last. A
+    NaN is greater than all numbers."""
     return _arg_reduction("g", source, axis, index, select_last)
 
 
 def argmin(source: ExprLike, axis: Var, index: ExprLike | None = None, select_last: bool = False) -> Reduction:
-    """The ``index`` (by default the axis) at which ``source`` is least: the first such place, or the last."""
+    """The ``index`` (by default the axis) at which ``source`` is least: the first such place, or the last. A
+    NaN is less than all numbers."""
     return _arg_reduction("l", source, axis, index, select_last)

@@ -34,7 +34,7 @@ class ArgReduceAttrs:
 
 
 class ArgReduce(Operator):
-    """Base of argmax and argmin: indices are int64; the first NaN wins."""
+    """Base of argmax and argmin: indices are int64. A NaN is the extreme value, and NaNs count as equal."""
 
     arguments = ("x",)
     kind = "reduction"
@@ -104,7 +104,7 @@ class ArgReduce(Operator):
 
 @register_operator
 class argmax(ArgReduce):
-    """Find the index (int64) of the greatest value along an axis; the first NaN wins."""
+    """Find the index (int64) of the greatest value along an axis; NaN is greater than all numbers."""
 
     name = "argmax"
 
@@ -117,7 +117,7 @@ class argmax(ArgReduce):
 
 @register_operator
 class argmin(ArgReduce):
-    """Find the index (int64) of the least value along an axis; the first NaN wins."""
+    """Find the index (int64) of the least value along an axis; NaN is less than all numbers."""
 
     name = "argmin"
 

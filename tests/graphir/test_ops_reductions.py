@@ -105,10 +105,12 @@ def test_places_of_extremes_agree_with_numpy(check: Any, dtype: str, attrs: dict
     check("argmax", types, {**attrs, "select_last_index": True}, last, few, N)
 
 
-def test_the_first_nan_is_the_extreme(run: Any) -> None:
+def test_nan_is_the_extreme_the_first_or_the_last(run: Any) -> None:
     x = gi.var("x", shape=(5,))
     value = np.array([1, np.nan, 7, np.nan, -1], np.float32)
     assert run([x], gi.argmax(x), [value]) == run([x], gi.argmin(x), [value]) == 1
+    for find in (gi.argmax, gi.argmin):
+        assert run([x], find(x, select_last_index=True), [value]) == 3
     assert np.isnan(run([x], gi.max(x), [value]))
     assert np.isnan(run([x], gi.min(x), [value]))
 
