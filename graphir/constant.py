@@ -16,7 +16,7 @@ import numpy as np
 from tilewright.graphir.base import FrozenExpr, new_fields
 from tilewright.graphir.types import TensorType
 from tilewright.tensorir import forking
-from tilewright.tensorir.aligned import aligned_bytes
+from tilewright.tensorir.aligned import CONSTANT_MEMORY
 from tilewright.tensorir.dtype import as_dtype
 from tilewright.tensorir.errors import VerifyError
 
@@ -131,7 +131,7 @@ def _in_order(data: Array) -> Array:
     """Return ``data`` in C order; memory allocated for it is aligned to a cache line, as kernels read it in vectors."""
     if data.flags.c_contiguous:
         return np.asarray(data)
-    made: Array = aligned_bytes(data.nbytes).view(data.dtype).reshape(data.shape)
+    made: Array = CONSTANT_MEMORY.empty(data.nbytes).view(data.dtype).reshape(data.shape)
     made[...] = data
     return made
 
