@@ -49,6 +49,10 @@ class Pass(abc.ABC):
     #: The logger that gets the pass's messages is ``tilewright.<family>``. The decorators copy it to ``info``.
     family: ClassVar[str] = "passes"
 
+    #: Whether it is a ``Sequential``, which a build asks some hundred times: ``isinstance`` takes longer for classes
+    #: with abstract methods.
+    _is_pipeline: ClassVar[bool] = False
+
     def __call__(self, mod: IRModule, ctx: PassContext | None = None) -> IRModule:
         """Run on ``mod`` under ``ctx`` (the current context if None), with the context's instruments around.
 

@@ -11,6 +11,7 @@ be anywhere. A property is a name: those of this project are listed here, and us
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
@@ -156,29 +157,39 @@ class Missing(NamedTuple):
     provided_by: int | None
 
 
+#: What a pass states: the properties that it requires, provides and invalidates.
+_Stated = tuple[frozenset[str], frozenset[str], frozenset[str]]
+
+
 def check_order(infos: Sequence[PassInfo], given: Collection[str] | None = None) -> Order | Missing:
     """Combine the properties of passes in this order, or return the first requirement that is not met.
 
     Args:
         given: the properties before the first pass; None: all required ones that none of the passes provides.
     """
-    provided = frozenset().union(*[info.provides for info in infos]) - _FROM_THE_START
-    holds, requires, made = set(given or ()), set[str](), set[str]()
+    stated = tuple([(info.requires, info.provides, info.invalidates) for info in infos])
+    return _checked(stated, None if given is None else frozenset(given))
+
+
+@functools.lru_cache(maxsize=256)  # each build makes its pipelines anew
+def _checked(stated: tuple[_Stated, ...], given: frozenset[str] | None) -> Order | Missing:
+    provided = frozenset().union(*[provides for _, provides, _ in stated]) - _FROM_THE_START
+    holds, required, made = set(given or ()), set[str](), set[str]()
     taken: dict[str, int] = {}
-    for step, info in enumerate(infos):
-        for name in sorted(info.requires - made):
+    for step, (requires, provides, invalidates) in enumerate(stated):
+        for name in sorted(requires - made):
             if name not in holds:
                 if name in taken or given is not None or name in provided:
-                    later = [n for n in range(step + 1, len(infos)) if name in infos[n].provides]
+                    later = [number for number in range(step + 1, len(stated)) if name in stated[number][1]]
                     return Missing(step, name, taken.get(name), later[0] if later else None)
                 holds.add(name)
-            requires.add(name)
-        if info.invalidates:
-            holds -= info.invalidates
-            made -= info.invalidates
-            taken.update((name, step) for name in info.invalidates)
-        if info.provides:
-            made |= info.provides
-            for name in info.provides:
+            required.add(name)
+        if invalidates:
+            holds -= invalidates
+            made -= invalidates
+            taken.update((name, step) for name in invalidates)
+        if provides:
+            made |= provides
+            for name in provides:
                 taken.pop(name, None)
-    return Order(frozenset(requires), frozenset(made), frozenset(taken))
+    return Order(frozenset(required), frozenset(made), frozenset(taken))

@@ -38,6 +38,9 @@ class Sequential(Pass):
         PassError: a child requires a property that modules do not have at that point.
     """
 
+    passes: tuple[Pass, ...]
+    _is_pipeline = True
+
     def __init__(
         self,
         passes: Sequence[Pass] | None = None,
@@ -48,7 +51,7 @@ class Sequential(Pass):
     ) -> None:
         children = tuple(passes) if passes is not None else ()
         for child in children:
-            if not isinstance(child, Pass):
+            if isinstance(child, type) or not hasattr(child, "_is_pipeline"):
                 made = isinstance(child, type) and issubclass(child, Pass)
                 hint = f"; make one by calling it: {child.__name__}()" if made else ""
                 raise ArgumentTypeError(f"pipeline {name!r}: expected passes, found {child!r}{hint}")
@@ -148,7 +151,8 @@ class _Plan:
             if any(_same(required, earlier) for earlier in waiting):
                 raise PassError(f"the required passes form a cycle: {_cycle_text(waiting, required)}")
             self._visit(required, waiting, run)
-        if isinstance(visited, Sequential):
+        if visited._is_pipeline:
+            assert isinstance(visited, Sequential)
             # Its children run when it runs; here it is only checked that they require no pass in ``waiting``.
             for child in visited.passes:
                 if self._ctx.pass_enabled(child.info):
@@ -170,7 +174,7 @@ def _ignore(_: Pass) -> None:
 
 def _same(a: Pass, b: Pass) -> bool:
     # A pipeline may have the name of a pass in it, so the name alone does not identify a pass.
-    return a is b or (a.info.name == b.info.name and isinstance(a, Sequential) == isinstance(b, Sequential))
+    return a is b or (a.info.name == b.info.name and a._is_pipeline == b._is_pipeline)
 
 
 def _cycle_text(waiting: tuple[Pass, ...], required: Pass) -> str:
@@ -183,7 +187,11 @@ def _named_passes(pipeline: Sequential) -> Iterator[tuple[str, Pass]]:
     later: a pass after the pipeline that contains it, an earlier pass after a later one."""
     yield pipeline.info.name, pipeline
     for child in reversed(pipeline.passes):
-        yield from _named_passes(child) if isinstance(child, Sequential) else ((child.info.name, child),)
+        if child._is_pipeline:
+            assert isinstance(child, Sequential)
+            yield from _named_passes(child)
+        else:
+            yield child.info.name, child
 
 
 def _check_names(ctx: PassContext, known: Mapping[str, Pass]) -> None:
