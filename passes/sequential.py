@@ -51,10 +51,12 @@ class Sequential(Pass):
     ) -> None:
         children = tuple(passes) if passes is not None else ()
         for child in children:
-            if isinstance(child, type) or not hasattr(child, "_is_pipeline"):
-                made = isinstance(child, type) and issubclass(child, Pass)
-                hint = f"; make one by calling it: {child.__name__}()" if made else ""
-                raise ArgumentTypeError(f"pipeline {name!r}: expected passes, found {child!r}{hint}")
+            found: object = child
+            if isinstance(found, type) or not hasattr(found, "_is_pipeline"):
+                hint = ""
+                if isinstance(found, type) and issubclass(found, Pass):
+                    hint = f"; make one by calling it: {found.__name__}()"
+                raise ArgumentTypeError(f"pipeline {name!r}: expected passes, found {found!r}{hint}")
         self.passes = children
         self.given = given
         order = _checked_order(name, children, given)
