@@ -7,6 +7,7 @@ and rounded after each operation. A vector expression is written for one lane, w
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from typing import Any, NoReturn
 
@@ -39,6 +40,9 @@ HALF_TYPES = ("float16", "bfloat16")
 _SYMBOLS = {"add": "+", "sub": "-", "mul": "*", "div": "/", "bitand": "&", "bitor": "|", "bitxor": "^"}
 _COMPARISONS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 _DIVISIONS = {"floordiv": "floor_div", "floormod": "floor_mod", "truncdiv": "trunc_div", "truncmod": "trunc_mod"}
+
+#: Source that is as short as a name: an element at a place that is computed once, a name, a constant.
+_SIMPLE = re.compile(r"[\w.]+|\w+\[[\w, ()]*\]|np\.float32\(-?[\w.]+\)")
 
 #: The name of this code generator in the declarations of intrinsics; :mod:`.intrinsics` registers a writer for each.
 GENERATOR = "numba"
@@ -113,9 +117,7 @@ class ExpressionWriter:
             self.error(expr, f"cannot generate code for expressions of class {type(expr).__name__}")
         text = writer(self, expr)
         if expr in self._shared and expr.dtype not in ("handle", "void"):
-            name = self.names.fresh("t")
-            (self.before if expr.dtype.lanes == 1 else self.inside).append(f"{name} = {text}")
-            self._known[expr] = text = name
+            return self._name(expr, text)
         return text
 
     def index(self, expr: Expr) -> str:
@@ -178,6 +180,8 @@ class ExpressionWriter:
 
     def _binary(self, expr: BinaryOp) -> str:
         op, dtype = expr.op, expr.dtype
+        if op in ("min", "max") and dtype.is_float:
+            return self._float_extreme(">" if op == "max" else "<", expr)
         a, b = self.expr(expr.a), self.expr(expr.b)
         if op in ("and", "or"):
             return f"({a} {op} {b})"
@@ -185,15 +189,31 @@ class ExpressionWriter:
             symbol = {"min": "and", "max": "or", "bitand": "and", "bitor": "or", "bitxor": "!="}[op]
             return f"({a} {symbol} {b})"
         if op in ("min", "max"):
-            name = ("np.minimum" if op == "min" else "np.maximum") if dtype.is_float else op
-            text = f"{name}({bare(a)}, {bare(b)})"
-            return text if dtype.is_float else self.convert(dtype, text)  # a half is one of the operands: no rounding
+            return self.convert(dtype, f"{op}({bare(a)}, {bare(b)})")
         if op in ("shl", "shr"):
             return self._shift(expr, a, b)
         if op in _DIVISIONS:
             return self._division(expr, a, b)
         text = f"({a} {_SYMBOLS[op]} {b})"
         return text if dtype.element == "float32" else self.convert(dtype, text)
+
+    def _float_extreme(self, better: str, expr: BinaryOp) -> str:
+        """Return the operand that is ``better``, and NaN if any is. ``np.maximum`` of numba 0.68 names its operands so
+        often that LLVM 22 takes hours for an unrolled loop of 128. Of half types it is one of the operands: nothing
+        rounds."""
+        a, b = self._named(expr.a), self._named(expr.b)
+        return f"({a} if {a} {better} {b} or {a} != {a} else {b})"
+
+    def _named(self, expr: Expr) -> str:
+        """Return source for ``expr`` that may be repeated: a name, where it is more than a constant or an element."""
+        text = self.expr(expr)
+        return text if _SIMPLE.fullmatch(text) else self._name(expr, text)
+
+    def _name(self, expr: Expr, text: str) -> str:
+        """Write ``expr``, whose source is ``text``, before the statement, and return its name."""
+        name = self._known[expr] = self.names.fresh("t")
+        (self.before if expr.dtype.lanes == 1 else self.inside).append(f"{name} = {bare(text)}")
+        return name
 
     def _division(self, expr: BinaryOp, a: str, b: str) -> str:
         divisor = expr.b.value if isinstance(expr.b, Broadcast) else expr.b

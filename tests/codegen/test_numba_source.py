@@ -161,6 +161,24 @@ def matmul(m: int, n: int, k: int) -> PrimFunc:
     return PrimFunc("matmul", (a, b, c), For(row, zero, as_expr(m), "parallel", columns))
 
 
+def test_a_maximum_over_many_elements_is_compiled_in_a_moment() -> None:
+    # LLVM takes hours for 128 times np.maximum, as numba writes it, and an hour is no test that fails: so the source
+    # must not have it. Operands that are computed have a name, so nested ones are not written again and again.
+    x, y = Buffer("x", (8, 16), "float32"), Buffer("y", (), "float32")
+    i, j = Var("i"), Var("j")
+    element: Expr = BufferLoad(x, (i, j))
+    for _ in range(20):
+        element = BinaryOp("min", BinaryOp("add", element, element), const(9.0, "float32"))
+    step = BufferStore(y, BinaryOp("max", BufferLoad(y, ()), element), ())
+    body: Stmt = For(i, 0, 8, "serial", For(j, 0, 16, "serial", step))
+    func = PrimFunc("main", (x, y), sequence(BufferStore(y, const(-np.inf, "float32"), ()), body))
+    values = edge_values(DataType("float32"), 3)[:128].reshape(8, 16)
+    source = numba_.compile_module([func], NUMBA).source
+    assert "maximum" not in source and len(source) < 3000
+    both_targets([func], "main", lambda: [values, np.zeros((), np.float32)])
+    both_targets([func], "main", lambda: [np.where(np.isfinite(values), values, 1), np.zeros((), np.float32)])
+
+
 def test_a_model_calls_its_kernels_with_parts_of_an_arena() -> None:
     kernel = matmul(6, 5, 7)
     x, w, y = Buffer("x", (6, 7)), Buffer("w", (7, 5)), Buffer("y", (6, 5))
