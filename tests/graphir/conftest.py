@@ -26,6 +26,9 @@ from tilewright.tensorir.interpreter import interpret
 LLVM_BUILDS = ((tw.Target("llvm"), 0), (tw.Target("llvm"), 3))
 NUMBA_BUILDS = ((tw.Target("numba", num_threads=1), 3),)
 
+#: The greatest number of calls that become one model.
+MOST_TOGETHER = 12
+
 HERE = Path(__file__).parent
 HALF = ("float16", "bfloat16")
 TOLERANCE = {"bfloat16": 1.6e-2, "float16": 2e-3, "float32": 2e-5, "float64": 1e-11}
@@ -125,10 +128,12 @@ class Checker:
     Attributes:
         all_combinations: whether numba compiles every case.
         known: the features that numba has compiled before.
+        waiting: the calls of the running test, which are compiled at its end.
     """
 
     all_combinations: bool = False
     known: set[object] = dataclasses.field(default_factory=set)
+    waiting: list[Case] = dataclasses.field(default_factory=list)
 
     def builds(self, call: gi.Call) -> list[tuple[tw.Target, int]]:
         """Return the targets and levels to compile ``call`` for."""
@@ -154,33 +159,91 @@ class Checker:
         scale: float = 1.0,
         interpreted: bool = True,
     ) -> None:
+        """Compare reference, oracle and, if ``interpreted``, which takes a microsecond for each step of a formula, the
+        interpreter; compiled code is compared by :meth:`finish`."""
         op = gi.get_operator(name)
-        params = [gi.var(f"a{n}", shape=shape, dtype=dtype) for n, (shape, dtype) in enumerate(types)]
+        prefix = f"c{len(self.waiting)}_a"
+        params = [gi.var(f"{prefix}{n}", shape=shape, dtype=dtype) for n, (shape, dtype) in enumerate(types)]
         call = op(*params, **attrs)
         assert isinstance(call, gi.Call)
         program = Program(params, call)
-        # A size that only the attributes mention is not known to a model, which learns sizes from its inputs.
-        known = all(any(symbol(name) in param.shape for param in params) for name in sizes[0])
-        models = [compiled(params, call, *build) for build in self.builds(call)] if known else []
         rng = np.random.default_rng(7)
+        runs = []
         for sizes_now in sizes:
             arrays = [(values or numbers)(rng, bound(param.shape, sizes_now), param.dtype.numpy) for param in params]
             given = dataclasses.replace(
                 call.attrs, **{n: bound(getattr(call.attrs, n), sizes_now) for n in op.attr_names}
             )
             reference = op.reference(arrays, given)
-            outs = call.type.fields if isinstance(call.type, gi.TupleType) else [call.type]
-            got = reference if isinstance(reference, tuple) else [reference]
-            for out, array in zip(outs, got, strict=True):
+            got = reference if isinstance(reference, tuple) else (reference,)
+            for out, array in zip(results_of(call.type), got, strict=True):
                 assert bound(out.shape, sizes_now) == array.shape
                 assert out.dtype.numpy == array.dtype
             with np.errstate(all="ignore"):
                 expected = oracle(*[float64(array) for array in arrays])
             close(reference, expected, scale=scale)
-            if interpreted:  # which takes a microsecond for each step of a formula
+            if interpreted:
                 close(program(arrays, sizes_now), reference, scale=scale)
-            for model in models:
-                close(model(*arrays), reference, scale=scale)
+            runs.append((arrays, got))
+        # A size that only the attributes mention is not known to a model, which learns sizes from its inputs.
+        if all(any(symbol(name) in param.shape for param in params) for name in sizes[0]):
+            self.waiting.append(Case(f"{name} of {types} with {dict(attrs)}", params, call, list(sizes), runs, scale))
+
+    def finish(self) -> None:
+        """Compile the calls that wait, together where they are called with the same sizes, and compare their results.
+        A model of several calls takes half the time of one for each."""
+        # Cases in half types come after others, in which numba compiles the operator.
+        waiting, self.waiting = sorted(self.waiting, key=lambda case: case.is_half), []
+        for _, cases in itertools.groupby(sorted(waiting, key=lambda case: repr(case.sizes)), lambda case: case.sizes):
+            builds: dict[tuple[tw.Target, int], list[Case]] = {}
+            for case in cases:
+                for build in self.builds(case.call):
+                    builds.setdefault(build, []).append(case)
+            for build, together in builds.items():
+                for start in range(0, len(together), MOST_TOGETHER):
+                    compare(together[start : start + MOST_TOGETHER], *build)
+
+
+@dataclasses.dataclass
+class Case:
+    """A call of an operator, with its inputs and the results of its reference for each of ``sizes``."""
+
+    name: str
+    params: Sequence[gi.Var]
+    call: gi.Call
+    sizes: Sequence[Mapping[str, int]]
+    runs: Sequence[tuple[Sequence[np.ndarray], tuple[np.ndarray, ...]]]
+    scale: float
+
+    @property
+    def is_half(self) -> bool:
+        return any(str(param.dtype) in HALF for param in self.params)
+
+
+def compare(cases: Sequence[Case], target: tw.Target, opt_level: int) -> None:
+    """Compile the calls as one model, and compare its results with the references."""
+    params = [param for case in cases for param in case.params]
+    results: list[gi.Expr] = []
+    for case in cases:
+        several = isinstance(case.call.type, gi.TupleType)
+        count = len(results_of(case.call.type))
+        results += [gi.TupleGetItem(case.call, n) for n in range(count)] if several else [case.call]
+    model = compiled(params, results[0] if len(results) == 1 else gi.Tuple(results), target, opt_level)
+    for number in range(len(cases[0].sizes)):
+        found = model(*[array for case in cases for array in case.runs[number][0]])
+        left = iter(found if isinstance(found, tuple) else (found,))
+        for case in cases:
+            expected = case.runs[number][1]
+            try:
+                close(tuple(itertools.islice(left, len(expected))), expected, scale=case.scale)
+            except AssertionError as error:
+                error.args = (f"{case.name}, {case.sizes[number]}, {target} at level {opt_level}: {error}",)
+                raise
+
+
+def results_of(kind: Any) -> Sequence[gi.TensorType]:
+    """The types of the results of a call whose type is ``kind``."""
+    return kind.fields if isinstance(kind, gi.TupleType) else [kind]
 
 
 def _family(dtype: str) -> str:
@@ -208,10 +271,26 @@ def _in_half_types(item: pytest.Item) -> bool:
     return HERE in item.path.parents and any(isinstance(value, str) and value in HALF for value in values)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Any:
+    """Compile what a test has given to ``check``, at its end."""
+    done = yield
+    check = pyfuncitem.funcargs.get("check")
+    if isinstance(check, Checker):
+        check.finish()
+    return done
+
+
 @pytest.fixture(scope="module")
-def check(request: pytest.FixtureRequest) -> Checker:
-    """Compares an operator's loop nests, reference and oracle: ``check(name, types, attrs, oracle, ...)``."""
+def checker(request: pytest.FixtureRequest) -> Checker:
     return Checker(request.config.getoption("--all-combinations"))
+
+
+@pytest.fixture
+def check(checker: Checker) -> Checker:
+    """Compares an operator's loop nests, reference and oracle: ``check(name, types, attrs, oracle, ...)``."""
+    checker.waiting.clear()
+    return checker
 
 
 @pytest.fixture

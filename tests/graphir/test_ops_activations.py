@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import tilewright as tw
+from tests.graphir.together import together
 from tilewright import graphir as gi
 from tilewright.graphir.ops.common import FLOATS, INTEGERS, NUMBERS
 from tilewright.tensorir.errors import TypeInferenceError
@@ -58,7 +59,7 @@ ACTIVATIONS: list[tuple[str, dict[str, float], Any]] = [
 ]
 
 
-@pytest.mark.parametrize("dtype", FLOATS)
+@together("dtype", FLOATS)
 @pytest.mark.parametrize(("name", "attrs", "oracle"), ACTIVATIONS, ids=lambda value: str(value)[:24])
 def test_activations_are_their_formulas(check: Any, name: str, attrs: Any, oracle: Any, dtype: str) -> None:
     check(f"nn.{name}", [(("n", 7), dtype)], attrs, oracle, both_sides, N, 4)
@@ -99,14 +100,14 @@ def any_integers(rng: Any, shape: Any, dtype: Any) -> Any:
     return np.where(rng.integers(0, 4, shape) == 0, large, small.astype(dtype)).astype(dtype)
 
 
-@pytest.mark.parametrize("dtype", INTEGERS)
+@together("dtype", INTEGERS)
 def test_integers_divide_toward_zero(check: Any, dtype: str) -> None:
     types = [((9, 11), dtype)] * 2
     check("trunc_divide", types, {}, truncated, any_integers)
     check("trunc_mod", types, {}, lambda x, y: np.where(y == 0, 0, x - truncated(x, y) * y).astype(dtype), any_integers)
 
 
-@pytest.mark.parametrize("dtype", FLOATS)
+@together("dtype", FLOATS)
 def test_remainders_of_floats_have_the_sign_of_the_dividend(check: Any, dtype: str) -> None:
     def oracle(x: Any, y: Any) -> Any:
         return np.vectorize(math.fmod)(x, y)
@@ -115,7 +116,7 @@ def test_remainders_of_floats_have_the_sign_of_the_dividend(check: Any, dtype: s
     check("trunc_divide", [(("n", 5), dtype)] * 2, {}, lambda x, y: np.trunc(x / y), both_sides, N)
 
 
-@pytest.mark.parametrize("dtype", FLOATS)
+@together("dtype", FLOATS)
 def test_infinities_of_one_sign_are_found(check: Any, dtype: str) -> None:
     check("isposinf", [((13,), dtype)], {}, lambda x: x > 1e300, extremes)
     check("isneginf", [((13,), dtype)], {}, lambda x: x < -1e300, extremes)
@@ -154,7 +155,7 @@ def test_norms_agree_with_numpy(check: Any, dtype: str, attrs: dict[str, Any]) -
     check("sum_squares", types, attrs, lambda x: (x * x).sum(**over).astype(result), None, N, 4)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float16", "int32", "uint8"])
+@together("dtype", ["float32", "float16", "int32", "uint8"])
 def test_extremes_start_from_an_initial_value(check: Any, dtype: str) -> None:
     types = [(("n", 3), dtype)]
     check("max", types, {"axis": 1, "initial": 2}, lambda x: np.maximum(x.max(1), 2).astype(x.dtype), None, N)
@@ -185,7 +186,7 @@ def small_integers(rng: Any, shape: Any, dtype: Any) -> Any:
     return rng.integers(-2, 3, shape).astype(dtype)
 
 
-@pytest.mark.parametrize("dtype", FLOATS)
+@together("dtype", FLOATS)
 @pytest.mark.parametrize("shape", [("n", "n"), (2, 3, "n", "n"), (5, 4, 4)], ids=str)
 def test_determinants_are_sums_over_permutations(check: Any, shape: Any, dtype: str) -> None:
     check("det", [(shape, dtype)], {}, leibniz, small_integers, N if "n" in shape else ({},), 8)

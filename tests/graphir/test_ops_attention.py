@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.graphir.together import together
 from tilewright import graphir as gi
 from tilewright.tensorir.errors import TypeInferenceError
 
@@ -46,7 +47,7 @@ def shapes(batch: tuple[int, ...], heads: int, s: Any, t: Any, d: int, e: int, s
     return [(*batch, heads, s, d), (*batch, shared, t, d), (*batch, shared, t, e)]
 
 
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+@together("dtype", ["float16", "bfloat16", "float32", "float64"])
 def test_element_types(check: Any, dtype: str) -> None:
     check("nn.attention", [(shape, dtype) for shape in shapes((2,), 3, 5, 7, 4, 6)], {}, attend, scale=4)
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.graphir.together import together
 from tests.graphir.window_oracles import blocked, convolve, deform, plain, spread
 from tilewright import graphir as gi
 from tilewright.graphir.ops.common import NUMBERS
@@ -41,7 +42,7 @@ def test_conv3d_agrees_with_loops(check: Any, attrs: dict[str, Any]) -> None:
     check("nn.conv3d", types, attrs, lambda x, w: convolve(x, w, attrs), None, sizes, 10)
 
 
-@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@together("dtype", ["float16", "float32", "float64"])
 @pytest.mark.parametrize("groups", [1, 2])
 def test_conv3d_in_blocked_layouts_is_that_in_plain_ones(check: Any, groups: int, dtype: str) -> None:
     attrs = {"data_layout": "NCDHW4c", "kernel_layout": "OIDHW4i4o", "groups": groups}
@@ -74,7 +75,7 @@ def test_conv1d_in_blocks_is_an_image_of_one_row_in_blocks(check: Any) -> None:
     check("nn.conv1d", [(("n", 2, 5, 4), "float32"), ((2, 2, 3, 4, 4), "float32")], attrs, oracle, None, N, 4)
 
 
-@pytest.mark.parametrize("dtype", NUMBERS)
+@together("dtype", NUMBERS)
 def test_convolutions_take_all_numbers(check: Any, dtype: str) -> None:
     row, volume = [((1, 2, 3), dtype), ((2, 2, 2), dtype)], [((1, 2, 2, 2, 2), dtype), ((2, 2, 1, 2, 2), dtype)]
     check("nn.conv1d", row, {"padding": 1}, lambda x, w: convolve(x, w, {"padding": (1, 1)}), None, scale=20)

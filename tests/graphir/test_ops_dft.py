@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.graphir.together import together
 from tilewright import graphir as gi
 from tilewright.tensorir.errors import TypeInferenceError
 
@@ -61,7 +62,7 @@ def test_transforms_are_their_sums(check: Any, extent: Any, parts: int, attrs: d
     check("dft", [((2, extent, parts), "float64")], {**attrs, "length": length}, expected, draw, N, 10)
 
 
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+@together("dtype", ["float16", "bfloat16", "float32"])
 def test_transforms_along_another_axis(check: Any, dtype: str) -> None:
     def expected(x: Any) -> Any:
         return np.moveaxis(slow(np.moveaxis(x, 0, -2), 6, False, True), -2, 0)

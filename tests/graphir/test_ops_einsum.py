@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.graphir.together import together
 from tilewright import graphir as gi
 from tilewright.graphir.ops.common import ANY
 from tilewright.tensorir.errors import TypeInferenceError
@@ -59,18 +60,18 @@ def test_an_ellipsis_broadcasts(check: Any) -> None:
     check("einsum", [((2, 3), "float64")], {"equation": "ba"}, lambda x: x.T)
 
 
-@pytest.mark.parametrize("dtype", ["bfloat16", "int32", "uint8"])
+@together("dtype", ["bfloat16", "int32", "uint8"])
 def test_einsum_of_other_types(check: Any, dtype: str) -> None:
     check("einsum", [((2, 3), dtype), ((3, 2), dtype)], {"equation": "ij,jk->ik"}, np.matmul, scale=10)
 
 
-@pytest.mark.parametrize("dtype", ANY)
+@together("dtype", ANY)
 def test_diagonals_agree_with_numpy(check: Any, dtype: str) -> None:
     attrs = {"axis1": 0, "axis2": -1}
     check("diagonal", [(("n", 2, "n"), dtype)], attrs, lambda x: np.diagonal(x, 0, 0, -1), None, N)
 
 
-@pytest.mark.parametrize("dtype", ["float16", "float32", "int32"])
+@together("dtype", ["float16", "float32", "int32"])
 @pytest.mark.parametrize("flags", [(False, True), (True, False)])
 def test_gemm_scales_product_and_summand(check: Any, dtype: str, flags: tuple[bool, bool]) -> None:
     attrs = {"alpha": 2.0, "beta": 3.0, "transpose_a": flags[0], "transpose_b": flags[1]}

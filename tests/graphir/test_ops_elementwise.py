@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.graphir.together import together
 from tilewright import graphir as gi
 from tilewright.graphir.ops.common import ANY, FLOATS, INTEGERS, NUMBERS
 
@@ -110,7 +111,7 @@ LOGIC: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("dtype", FLOATS)
+@together("dtype", FLOATS)
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_a_function_of_floats_agrees_with_numpy(check: Any, name: str, dtype: str) -> None:
     oracle, values = FUNCTIONS[name]
@@ -118,32 +119,32 @@ def test_a_function_of_floats_agrees_with_numpy(check: Any, name: str, dtype: st
     check(name, [((0, 5), dtype)], {}, oracle, values)
 
 
-@pytest.mark.parametrize("dtype", NUMBERS)
+@together("dtype", NUMBERS)
 @pytest.mark.parametrize("name", ANY_NUMBER)
 def test_a_function_of_numbers_agrees_with_numpy(check: Any, name: str, dtype: str) -> None:
     check(name, [(("n", 5), dtype)], {}, ANY_NUMBER[name], None, N)
     check(name, [((), dtype)], {}, ANY_NUMBER[name])
 
 
-@pytest.mark.parametrize("dtype", NUMBERS)
+@together("dtype", NUMBERS)
 @pytest.mark.parametrize("name", BINARY)
 def test_arithmetic_broadcasts_and_agrees_with_numpy(check: Any, name: str, dtype: str) -> None:
     check(name, [(("n", 1, 3), dtype), ((2, 1), dtype)], {}, BINARY[name], None, N)
     check(name, [((0, 3), dtype), ((3,), dtype)], {}, BINARY[name])
 
 
-@pytest.mark.parametrize("dtype", FLOATS)
+@together("dtype", FLOATS)
 def test_divide_agrees_with_numpy(check: Any, dtype: str) -> None:
     check("divide", [((2, 3), dtype), ((3,), dtype)], {}, lambda a, b: a / b)
 
 
-@pytest.mark.parametrize("dtype", ANY)
+@together("dtype", ANY)
 @pytest.mark.parametrize("name", COMPARISONS)
 def test_a_comparison_agrees_with_numpy(check: Any, name: str, dtype: str) -> None:
     check(name, [(("n", 3), dtype), ((3,), dtype)], {}, COMPARISONS[name], None, N)
 
 
-@pytest.mark.parametrize("dtype", ["bool", *INTEGERS])
+@together("dtype", ["bool", *INTEGERS])
 @pytest.mark.parametrize("name", BITS)
 def test_logic_on_bits_agrees_with_numpy(check: Any, name: str, dtype: str) -> None:
     check(name, [((4, 3), dtype), ((3,), dtype)], {}, BITS[name])
@@ -156,7 +157,7 @@ def test_logic_on_bools_agrees_with_numpy(check: Any, name: str) -> None:
     check("logical_not", [((4, 3), "bool")], {}, lambda a: ~a)
 
 
-@pytest.mark.parametrize("dtype", INTEGERS)
+@together("dtype", INTEGERS)
 def test_shifts_out_of_range_leave_nothing_but_the_sign(check: Any, dtype: str) -> None:
     bits = np.dtype(dtype).itemsize * 8
     least = 0 if dtype.startswith("u") else -3
@@ -196,12 +197,12 @@ def test_float_floor_division_of_special_values_is_that_of_numpy(run: Any) -> No
         np.testing.assert_array_equal(run([a, b], a % b, [x, y]), x % y)
 
 
-@pytest.mark.parametrize("dtype", FLOATS)
+@together("dtype", FLOATS)
 def test_power_of_floats_agrees_with_numpy(check: Any, dtype: str) -> None:
     check("power", [((3, 4), dtype), ((4,), dtype)], {}, lambda a, b: a**b, positive)
 
 
-@pytest.mark.parametrize("dtype", INTEGERS)
+@together("dtype", INTEGERS)
 def test_power_of_integers_wraps_and_rounds_reciprocals_to_zero(check: Any, dtype: str) -> None:
     bits = np.dtype(dtype).itemsize * 8
 
@@ -225,14 +226,14 @@ def test_nan_and_infinity_pass_through_extremes(run: Any) -> None:
     np.testing.assert_array_equal(run([a], gi.clip(a, -1, 1), arrays[:1]), [np.nan, 1, -1])
 
 
-@pytest.mark.parametrize("dtype", NUMBERS)
+@together("dtype", NUMBERS)
 def test_clip_limits_on_either_side(check: Any, dtype: str) -> None:
     check("clip", [(("n", 5), dtype)], {"a_min": 0, "a_max": 2}, lambda x: np.clip(x, 0, 2), None, N)
     check("clip", [((5,), dtype)], {"a_min": None, "a_max": 2}, lambda x: np.minimum(x, x.dtype.type(2)))
     check("clip", [((5,), dtype)], {"a_min": 1, "a_max": None}, lambda x: np.maximum(x, x.dtype.type(1)))
 
 
-@pytest.mark.parametrize("target", ANY)
+@together("target", ANY)
 @pytest.mark.parametrize("source", ANY)
 def test_cast_converts_as_numpy(check: Any, source: str, target: str) -> None:
     def oracle(x: Any) -> Any:
@@ -254,7 +255,7 @@ def test_cast_of_a_float_truncates_toward_zero(run: Any) -> None:
     assert found.tolist() == [1, -1, 0, 0]
 
 
-@pytest.mark.parametrize("dtype", ANY)
+@together("dtype", ANY)
 @pytest.mark.parametrize("name", ["copy", "zeros_like", "ones_like"])
 def test_copies_and_constants_keep_shape_and_type(check: Any, name: str, dtype: str) -> None:
     oracle = {"copy": lambda x: x, "zeros_like": lambda x: x ^ x if x.dtype == bool else x * 0}
@@ -273,7 +274,7 @@ def test_stop_gradient_changes_nothing(check: Any) -> None:
     assert gi.stop_gradient.decompose([x], gi.stop_gradient.make_attrs({})) is x
 
 
-@pytest.mark.parametrize("dtype", FLOATS)
+@together("dtype", FLOATS)
 def test_gelu_by_tanh_agrees_with_its_formula(check: Any, dtype: str) -> None:
     def oracle(x: Any) -> Any:
         return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
@@ -281,7 +282,7 @@ def test_gelu_by_tanh_agrees_with_its_formula(check: Any, dtype: str) -> None:
     check("nn.gelu", [((4, 3), dtype)], {"approximate": True}, oracle)
 
 
-@pytest.mark.parametrize("dtype", FLOATS)
+@together("dtype", FLOATS)
 def test_prelu_has_a_slope_for_each_channel(check: Any, dtype: str) -> None:
     def oracle(x: Any, a: Any) -> Any:
         return np.where(x > 0, x, x * a[None, :, None])
@@ -289,6 +290,6 @@ def test_prelu_has_a_slope_for_each_channel(check: Any, dtype: str) -> None:
     check("nn.prelu", [(("n", 3, 2), dtype), ((3,), dtype)], {}, oracle, None, N)
 
 
-@pytest.mark.parametrize("dtype", ANY)
+@together("dtype", ANY)
 def test_where_chooses_with_broadcasting(check: Any, dtype: str) -> None:
     check("where", [(("n", 1), "bool"), ((3,), dtype), ((), dtype)], {}, np.where, None, N)

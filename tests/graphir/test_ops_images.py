@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import tilewright as tw
+from tests.graphir.together import together
 from tilewright import graphir as gi
 from tilewright.graphir.ops.common import FLOATS, NUMBERS
 
@@ -75,7 +76,7 @@ def test_conv2d_agrees_with_loops_over_pixels(check: Any, attrs: dict[str, Any])
           lambda x, w: convolve(x, w, **attrs), None, N, 4)  # fmt: skip
 
 
-@pytest.mark.parametrize("dtype", NUMBERS)
+@together("dtype", NUMBERS)
 def test_conv2d_takes_all_numbers(check: Any, dtype: str) -> None:
     types = [((1, 2, 3, 3), dtype), ((2, 2, 2, 2), dtype)]
     check("nn.conv2d", types, {"padding": 1}, lambda x, w: convolve(x, w, padding=(1, 1, 1, 1)), None, scale=20)
@@ -186,7 +187,7 @@ def test_pooling_agrees_with_loops_over_windows(
     check("nn.avg_pool2d", types, {**attrs, "count_include_pad": True}, oracle("pad"))
 
 
-@pytest.mark.parametrize("dtype", NUMBERS)
+@together("dtype", NUMBERS)
 def test_max_pooling_of_all_numbers_never_takes_the_padding(check: Any, dtype: str) -> None:
     def values(rng: Any, shape: Any, kind: Any) -> Any:
         return (rng.integers(0 if kind.kind == "u" else -9, 3, shape) - (kind.kind != "u")).astype(kind)
@@ -197,7 +198,7 @@ def test_max_pooling_of_all_numbers_never_takes_the_padding(check: Any, dtype: s
     check("nn.global_max_pool2d", [(("n", 2, 2, 3), dtype)], {}, lambda x: x.max((2, 3), keepdims=True), values, N)
 
 
-@pytest.mark.parametrize("dtype", FLOATS)
+@together("dtype", FLOATS)
 def test_average_pooling_of_all_floats(check: Any, dtype: str) -> None:
     attrs = {"pool_size": (2, 2), "padding": 1}
     check("nn.avg_pool2d", [(("n", 1, 3, 3), dtype)], attrs,

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.graphir.together import together
 from tilewright import graphir as gi
 from tilewright.graphir.op import get_operator
 from tilewright.passes.lower import LowerToTensorIR
@@ -232,7 +233,7 @@ def written(x: np.ndarray, update: np.ndarray, starts: np.ndarray, axis: int, ci
 
 
 @pytest.mark.parametrize("mode", ["linear", "circular"])
-@pytest.mark.parametrize("dtype", DTYPES)
+@together("dtype", DTYPES)
 def test_tensor_scatter_writes_a_run_into_each_batch(check: Any, dtype: str, mode: str) -> None:
     axis = 1 if mode == "linear" else -1
     update = tuple(2 if number == axis % 3 else 4 for number in range(3))
@@ -264,7 +265,7 @@ def test_one_hot_marks_the_index(check: Any, dtype: str, case: int) -> None:
 
 
 @pytest.mark.parametrize("name", ["tril", "triu"])
-@pytest.mark.parametrize("dtype", DTYPES)
+@together("dtype", DTYPES)
 def test_triangles_keep_one_side_of_a_diagonal(check: Any, name: str, dtype: str) -> None:
     def oracle(x: np.ndarray, k: Any = 0) -> np.ndarray:
         return np.array([v if (p[-1] - p[-2] <= k if name == "tril" else p[-1] - p[-2] >= k) else 0

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import tilewright as tw
+from tests.graphir.together import together
 from tilewright import graphir as gi
 from tilewright.graphir.ops.common import FLOATS
 from tilewright.tensorir import tensor as te
@@ -17,7 +18,7 @@ N = ({"n": 2}, {"n": 3})
 SMALL = ({"n": 1}, {"n": 2})
 
 
-@pytest.mark.parametrize("dtype", FLOATS)
+@together("dtype", FLOATS)
 @pytest.mark.parametrize("axis", [-1, 0, 1])
 def test_softmax_agrees_with_its_formula(check: Any, dtype: str, axis: int) -> None:
     def oracle(x: Any) -> Any:
@@ -48,7 +49,7 @@ def vectors(rng: Any, shape: Any, dtype: Any) -> Any:
     return (rng.random(shape) + 0.5).astype(dtype)
 
 
-@pytest.mark.parametrize("dtype", FLOATS)
+@together("dtype", FLOATS)
 @pytest.mark.parametrize("axis", [1, -1])
 def test_batch_norm_agrees_with_its_formula(check: Any, dtype: str, axis: int) -> None:
     def oracle(x: Any, gamma: Any, beta: Any, mean: Any, var: Any) -> Any:
@@ -63,7 +64,7 @@ def test_batch_norm_agrees_with_its_formula(check: Any, dtype: str, axis: int) -
     check("nn.batch_norm", types, bare, lambda x, g, b, m, v: oracle(x, one, zero, m, v), vectors, N, 2)
 
 
-@pytest.mark.parametrize("dtype", FLOATS)
+@together("dtype", FLOATS)
 @pytest.mark.parametrize("axis", [1, -1])
 def test_layer_norm_and_rms_norm_agree_with_their_formulas(check: Any, dtype: str, axis: int) -> None:
     shape = (-1,) if axis == -1 else (-1, 1)
@@ -80,7 +81,7 @@ def test_layer_norm_and_rms_norm_agree_with_their_formulas(check: Any, dtype: st
     check("nn.rms_norm", [(("n", 5, 5), dtype), vector], {"axis": axis}, rms, None, N, 4)
 
 
-@pytest.mark.parametrize("dtype", FLOATS)
+@together("dtype", FLOATS)
 def test_group_norm_and_instance_norm_agree_with_their_formulas(check: Any, dtype: str) -> None:
     def group(x: Any, gamma: Any, beta: Any) -> Any:
         parts = [p - p.mean((1, 2), keepdims=True) for p in (x[:, :2], x[:, 2:])]
@@ -96,7 +97,7 @@ def test_group_norm_and_instance_norm_agree_with_their_formulas(check: Any, dtyp
     check("nn.instance_norm", types, {}, instance, None, N, 4)
 
 
-@pytest.mark.parametrize("dtype", FLOATS)
+@together("dtype", FLOATS)
 @pytest.mark.parametrize("size", [2, 9])
 def test_local_response_normalization(check: Any, dtype: str, size: int) -> None:
     def oracle(x: Any) -> Any:
@@ -109,7 +110,7 @@ def test_local_response_normalization(check: Any, dtype: str, size: int) -> None
     check("nn.lrn", [(("n", 5, 2), dtype)], {"size": size, "alpha": 0.5, "bias": 2.0}, oracle, None, SMALL, 2)
 
 
-@pytest.mark.parametrize("dtype", FLOATS)
+@together("dtype", FLOATS)
 @pytest.mark.parametrize("p", [1, 3])
 def test_division_by_the_norm(check: Any, dtype: str, p: int) -> None:
     def oracle(x: Any) -> Any:
@@ -122,7 +123,7 @@ def test_division_by_the_norm(check: Any, dtype: str, p: int) -> None:
     check("nn.lp_normalize", [(("n", 3, 2), dtype)], {"axis": 1, "p": p}, oracle, some_zero, SMALL, 2)
 
 
-@pytest.mark.parametrize("dtype", FLOATS)
+@together("dtype", FLOATS)
 def test_batch_normalization_by_the_batch(check: Any, dtype: str) -> None:
     def oracle(x: Any, gamma: Any, beta: Any, running_mean: Any, running_var: Any) -> Any:
         mean, var = x.mean((0, 2)), x.var((0, 2))

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.graphir.together import together
 from tilewright import graphir as gi
 from tilewright.graphir.ops.common import ANY
 from tilewright.tensorir.errors import TypeInferenceError
@@ -14,7 +15,7 @@ from tilewright.tensorir.errors import TypeInferenceError
 MODES = ("constant", "edge", "reflect", "wrap")
 
 
-@pytest.mark.parametrize("dtype", ANY)
+@together("dtype", ANY)
 @pytest.mark.parametrize("mode", MODES)
 def test_each_mode_agrees_with_numpy_on_all_types(check: Any, dtype: str, mode: Any) -> None:
     width = ((1, 2), (0, 0), (3, 1))

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.graphir.together import together
 from tilewright.graphir.ops.common import NUMBERS
 
 
@@ -52,7 +53,7 @@ def test_pixels_of_several_channels_take_turns(check: Any, strides: tuple[int, .
     check("nn.interleave", types, {"strides": strides, "groups": groups}, oracle, None, [{"n": 2, "h": 3}])
 
 
-@pytest.mark.parametrize("dtype", NUMBERS)
+@together("dtype", NUMBERS)
 def test_columns_add_up_to_an_image(check: Any, dtype: str) -> None:
     attrs = {
         "image_shape": (5, 6),

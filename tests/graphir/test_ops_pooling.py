@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.graphir.together import together
 from tests.graphir.window_oracles import average, blocked, greatest, norm, padded_average, plain, pool
 from tilewright import graphir as gi
 from tilewright.graphir.ops.common import FLOATS, NUMBERS
@@ -35,7 +36,7 @@ def test_pooling_agrees_with_loops_over_windows(check: Any, attrs: dict[str, Any
     check("nn.lp_pool", types, {**attrs, "p": 3}, lambda x: pool(x, attrs, norm(3)), None, N, 4)
 
 
-@pytest.mark.parametrize("dtype", FLOATS)
+@together("dtype", FLOATS)
 @pytest.mark.parametrize("name", ["nn.max_pool", "nn.avg_pool", "nn.lp_pool"])
 def test_pooling_of_blocks_of_channels(check: Any, name: str, dtype: str) -> None:
     attrs = {"pool_size": (2, 1, 3), "strides": (1, 2, 1), "padding": (1, 0, 1, 0, 0, 1)}
@@ -63,7 +64,7 @@ def test_indices_tell_where_the_greatest_values_are(check: Any, attrs: dict[str,
     check("nn.max_pool_indices", types, {**attrs, "column_major": column_major}, oracle, None, N)
 
 
-@pytest.mark.parametrize("dtype", NUMBERS)
+@together("dtype", NUMBERS)
 def test_max_pooling_takes_all_numbers_and_never_the_padding(check: Any, dtype: str) -> None:
     def least(rng: Any, shape: Any, kind: Any) -> Any:
         low = -np.inf if kind.kind not in "iu" else np.iinfo(kind).min
@@ -87,7 +88,7 @@ def test_the_first_nan_of_a_window_is_its_greatest_value(run: Any) -> None:
     np.testing.assert_array_equal(run([x], gi.nn.max_pool_indices(x, (4,)), [value]).ravel(), [1])
 
 
-@pytest.mark.parametrize("dtype", FLOATS)
+@together("dtype", FLOATS)
 def test_means_and_norms_take_all_floats(check: Any, dtype: str) -> None:
     attrs = {"pool_size": (2,), "strides": (1,), "padding": (1, 0)}
     types = [(("n", 2, "w"), dtype)]

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import tilewright as tw
+from tests.graphir.together import together
 from tilewright import graphir as gi
 from tilewright.graphir.dims import symbol
 from tilewright.graphir.ops.quantize import DEQUANTIZED, QUANTIZED
@@ -64,7 +65,7 @@ def powers(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype) ->
     return values(rng, shape, dtype) if is_integer(dtype) else np.asarray(2.0 ** rng.integers(-3, 2, shape), dtype)
 
 
-@pytest.mark.parametrize("dtype", INTEGERS)
+@together("dtype", INTEGERS)
 @pytest.mark.parametrize(("attrs", "shape", "scales"), WAYS, ids=str)
 def test_quantize_rounds_half_to_even_and_limits(check: Any, dtype: str, attrs: Any, shape: Any, scales: Any) -> None:
     stored = DataType(dtype).numpy
@@ -88,7 +89,7 @@ def test_quantize_rounds_half_to_even_and_limits(check: Any, dtype: str, attrs: 
         check("quantize", types, given, expected, draw, N)
 
 
-@pytest.mark.parametrize("dtype", [name for name in DEQUANTIZED if "int" in name])
+@together("dtype", [name for name in DEQUANTIZED if "int" in name])
 @pytest.mark.parametrize(("attrs", "shape", "scales"), WAYS, ids=str)
 def test_dequantize_scales_the_distance_from_zero(check: Any, dtype: str, attrs: Any, shape: Any, scales: Any) -> None:
     for scale_type in ("float32", "float16"):
@@ -122,7 +123,7 @@ def nearest(dtype: str, saturate: bool) -> Any:
 
 
 @pytest.mark.parametrize("saturate", [True, False])
-@pytest.mark.parametrize("dtype", FLOATS)
+@together("dtype", FLOATS)
 def test_floats_of_few_bits_are_the_nearest_to_the_quotient(check: Any, dtype: str, saturate: bool) -> None:
     """Scales for each index of the middle axis; the greatest quotients have no value in the type."""
     kind, oracle = DataType(dtype).numpy, nearest(dtype, saturate)
@@ -138,7 +139,7 @@ def test_floats_of_few_bits_are_the_nearest_to_the_quotient(check: Any, dtype: s
           lambda x, scale: oracle(x, scale[:, None]), draw, N)  # fmt: skip
 
 
-@pytest.mark.parametrize("dtype", FLOATS)
+@together("dtype", FLOATS)
 @pytest.mark.parametrize("scale_type", ["float32", "float16", "float8_e8m0fnu"])
 def test_floats_of_few_bits_are_scaled(check: Any, dtype: str, scale_type: str) -> None:
     """In blocks along an axis of symbolic size, each with a scale."""

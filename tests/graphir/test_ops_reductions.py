@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.graphir.together import together
 from tilewright import graphir as gi
 from tilewright.graphir.ops.common import FLOATS, NUMBERS
 from tilewright.tensorir.errors import TypeInferenceError
@@ -26,7 +27,7 @@ def numpy_axes(attrs: dict[str, Any]) -> dict[str, Any]:
     return {"axis": attrs.get("axis"), "keepdims": attrs.get("keepdims", False)}
 
 
-@pytest.mark.parametrize(("dtype", "attrs"), each_alone(NUMBERS, AXES), ids=str)
+@together("dtype, attrs", each_alone(NUMBERS, AXES))
 def test_sums_and_extremes_agree_with_numpy(check: Any, dtype: str, attrs: dict[str, Any]) -> None:
     where = numpy_axes(attrs)
     types = [(("n", 3, 2), dtype)]
@@ -43,7 +44,7 @@ def test_bools_are_reduced(check: Any, attrs: dict[str, Any]) -> None:
     check("all", [(("n", 3, 2), "bool")], attrs, lambda x: x.all(**where), None, N)
 
 
-@pytest.mark.parametrize(("dtype", "attrs"), each_alone(FLOATS, AXES), ids=str)
+@together("dtype, attrs", each_alone(FLOATS, AXES))
 def test_moments_agree_with_numpy(check: Any, dtype: str, attrs: dict[str, Any]) -> None:
     where = numpy_axes(attrs)
     types = [(("n", 3, 2), dtype)]
@@ -86,11 +87,7 @@ def few(rng: Any, shape: Any, dtype: Any) -> Any:
     return rng.integers(0, 3, shape).astype(dtype)
 
 
-@pytest.mark.parametrize(
-    ("dtype", "attrs"),
-    each_alone(NUMBERS, [{}, {"axis": 1}, {"axis": -1, "keepdims": True}, {"keepdims": True}]),
-    ids=str,
-)
+@together("dtype, attrs", each_alone(NUMBERS, [{}, {"axis": 1}, {"axis": -1, "keepdims": True}, {"keepdims": True}]))
 def test_places_of_extremes_agree_with_numpy(check: Any, dtype: str, attrs: dict[str, Any]) -> None:
     where = numpy_axes(attrs)
     types = [(("n", 3, 2), dtype)]
@@ -123,7 +120,7 @@ def test_logsumexp_neither_overflows_nor_makes_nan_of_infinity(run: Any, dtype: 
     np.testing.assert_allclose(found, [1000 + np.log(2), -np.inf, np.inf], rtol=1e-2)
 
 
-@pytest.mark.parametrize("dtype", NUMBERS)
+@together("dtype", NUMBERS)
 @pytest.mark.parametrize(
     ("a", "b"),
     [
@@ -143,7 +140,7 @@ def test_matmul_has_the_shapes_of_numpy(check: Any, a: Any, b: Any, dtype: str) 
     check("matmul", [(a, dtype), (b, dtype)], {}, np.matmul, None, N, 20)
 
 
-@pytest.mark.parametrize("dtype", NUMBERS)
+@together("dtype", NUMBERS)
 def test_dense_multiplies_with_the_transposed_weight(check: Any, dtype: str) -> None:
     check("nn.dense", [(("n", 4), dtype), ((3, 4), dtype)], {}, lambda x, w: x @ w.T, None, N, 20)
     check("nn.dense", [((2, 3, 4), dtype), ((3, 4), dtype)], {"units": 3}, lambda x, w: x @ w.T, scale=20)
@@ -161,7 +158,7 @@ def test_batch_matmul_takes_turned_factors(check: Any, ta: bool, tb: bool) -> No
     check("nn.batch_matmul", [(a, "float32"), (b, "float32")], attrs, oracle, None, N, 4)
 
 
-@pytest.mark.parametrize("dtype", NUMBERS)
+@together("dtype", NUMBERS)
 def test_bias_is_added_along_its_axis(check: Any, dtype: str) -> None:
     check("nn.bias_add", [(("n", 3, 2), dtype), ((3,), dtype)], {}, lambda x, b: x + b[:, None], None, N)
     check("nn.bias_add", [(("n", 3), dtype), ((3,), dtype)], {"axis": -1}, lambda x, b: x + b, None, N)

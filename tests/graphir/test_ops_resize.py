@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.graphir.together import together
 from tilewright import graphir as gi
 from tilewright.graphir.ops.common import ANY, FLOATS
 from tilewright.tensorir.errors import TypeInferenceError
@@ -107,7 +108,7 @@ def test_interpolation_weighs_neighbours(check: Any, mode: str, filtered: Any) -
     check("nn.resize", [((1, 4, 7), "float64")], given, lambda x: resized(x, (1, 2), (6, 3), attrs), scale=100)
 
 
-@pytest.mark.parametrize("dtype", ANY)
+@together("dtype", ANY)
 def test_all_types_are_resized(check: Any, dtype: str) -> None:
     check("nn.resize", [((3, 2), dtype)], {"size": (5, 3)}, lambda x: resized(x, (0, 1), (5, 3), {}))
     if dtype == "bool":

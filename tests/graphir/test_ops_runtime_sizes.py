@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import tilewright as tw
+from tests.graphir.together import together
 from tilewright import graphir as gi
 from tilewright.graphir.ops.nn.non_max_suppression import non_max_suppression
 from tilewright.graphir.ops.unique import unique
@@ -20,7 +21,7 @@ def sparse(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype) ->
     return rng.integers(0, 3, shape).astype(dtype)
 
 
-@pytest.mark.parametrize("dtype", TYPES)
+@together("dtype", TYPES)
 @pytest.mark.parametrize("size", [0, 4, 40])
 def test_places_fill_as_many_columns_as_are_asked_for(check: Any, dtype: str, size: int) -> None:
     def oracle(x: Any) -> Any:

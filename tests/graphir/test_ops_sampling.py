@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.graphir.together import together
 from tilewright import graphir as gi
 from tilewright.graphir.ops.common import FLOATS
 
@@ -81,7 +82,7 @@ def test_images_are_sampled_where_the_grid_says(check: Any, method: str, padding
     check("nn.grid_sample", types, attrs, oracle, grids, [{"h": 4}, {"h": 3}], 20, interpreted=method != "cubic")
 
 
-@pytest.mark.parametrize("dtype", FLOATS)
+@together("dtype", FLOATS)
 def test_grids_have_any_rank_and_type(check: Any, dtype: str) -> None:
     def oracle(data: Any, grid: Any) -> Any:
         return sampled(data, grid, "linear", "zeros", False)
@@ -169,7 +170,7 @@ def test_however_large_a_region_is_the_work_is_that_of_the_image(check: Any, met
     check("nn.roi_align", types, {"method": method}, oracle, absurd, [{"h": 2}])
 
 
-@pytest.mark.parametrize("dtype", FLOATS)
+@together("dtype", FLOATS)
 def test_regions_of_all_types(check: Any, dtype: str) -> None:
     attrs = {"output_size": (2, 2), "spatial_scale": 0.5, "sampling_ratio": 2, "method": "avg", "aligned": True}
     types = [((2, 1, 5, 6), dtype), ((4, 4), dtype), ((4,), "int32")]

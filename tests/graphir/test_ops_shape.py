@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.graphir.together import together
 from tilewright import graphir as gi
 
 N = ({"n": 2}, {"n": 3})
@@ -27,7 +28,7 @@ DTYPES = ["bool", "int8", "uint64", "float16", "bfloat16", "float64"]
         ((3, 1, 2), (3, 2), (3, 2)),
     ],
 )
-@pytest.mark.parametrize("dtype", DTYPES)
+@together("dtype", DTYPES)
 def test_reshape_keeps_the_order_of_elements(check: Any, old: Any, new: Any, expected: Any, dtype: str) -> None:
     check("reshape", [(old, dtype)], {"newshape": new}, lambda x: x.ravel().reshape(expected))
 
@@ -50,7 +51,7 @@ def test_reshape_of_symbolic_dimensions_works_for_every_size(check: Any, old: An
         check("reshape", [(old, "float32")], {"newshape": new}, lambda x, s=shape: x.reshape(s), None, [binding])
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@together("dtype", DTYPES)
 def test_axes_are_permuted_added_and_dropped(check: Any, dtype: str) -> None:
     check("transpose", [(("n", 3, 2), dtype)], {}, lambda x: x.T, None, N)
     check("transpose", [((2, 3, 4), dtype)], {"axes": (1, -1, 0)}, lambda x: np.moveaxis(x, 0, 2))
@@ -63,7 +64,7 @@ def test_axes_are_permuted_added_and_dropped(check: Any, dtype: str) -> None:
     check("flip", [((2, 3), dtype)], {}, lambda x: x[::-1, ::-1])
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@together("dtype", DTYPES)
 def test_elements_are_repeated(check: Any, dtype: str) -> None:
     check("broadcast_to", [((3, 1), dtype)], {"shape": (2, 3, 4)}, lambda x: np.broadcast_to(x, (2, 3, 4)))
     check("tile", [((2, 3), dtype)], {"reps": (2,)}, lambda x: np.concatenate([x, x], 1))
@@ -79,7 +80,7 @@ def test_broadcast_to_a_symbolic_dimension(check: Any) -> None:
               np.zeros((0, 2)), None, [{"n": n}])  # fmt: skip
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@together("dtype", DTYPES)
 def test_tensors_are_joined(check: Any, dtype: str) -> None:
     types = [(("n", 2), dtype), (("n", 3), dtype), (("n", 1), dtype)]
     check("concatenate", types, {"axis": 1}, lambda *x: np.concatenate(x, 1), None, N)
@@ -91,8 +92,8 @@ def test_tensors_are_joined(check: Any, dtype: str) -> None:
     check("stack", [((), dtype)] * 2, {}, lambda *x: np.stack(x))
 
 
-@pytest.mark.parametrize("stride", [1, 2, 3, -1, -2])
-@pytest.mark.parametrize("end", [None, 0, 2, 4, 9, -1, -3, -9])
+@together("stride", [1, 2, 3, -1, -2])
+@together("end", [None, 0, 2, 4, 9, -1, -3, -9])
 @pytest.mark.parametrize("begin", [None, 0, 1, 3, 9, -1, -2, -9])
 def test_slices_are_those_of_python_for_static_and_symbolic_extents(
     check: Any, begin: int | None, end: int | None, stride: int
@@ -116,7 +117,7 @@ def test_split_gives_the_parts_of_numpy(check: Any) -> None:
     check("split", [((7,), "float32")], {"indices_or_sections": (2, 5)}, lambda x: (x[:2], x[2:5], x[5:]))
 
 
-@pytest.mark.parametrize("dtype", ["int8", "float16", "float32", "float64"])
+@together("dtype", ["int8", "float16", "float32", "float64"])
 @pytest.mark.parametrize("mode", ["constant", "edge", "reflect"])
 def test_pad_agrees_with_numpy(check: Any, dtype: str, mode: Any) -> None:
     width = ((1, 1), (2, 0), (0, 0))
@@ -133,7 +134,7 @@ def test_pad_takes_any_value(check: Any) -> None:
 
 
 @pytest.mark.parametrize("index", ["int8", "int64", "uint8"])
-@pytest.mark.parametrize("dtype", DTYPES)
+@together("dtype", DTYPES)
 def test_take_picks_elements_and_moves_indices_inside(check: Any, dtype: str, index: str) -> None:
     def values(rng: Any, shape: Any, kind: Any) -> Any:
         if kind == np.dtype(index) and shape == (2, 3):

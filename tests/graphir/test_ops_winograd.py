@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import tilewright as tw
+from tests.graphir.together import together
 from tilewright import graphir as gi
 from tilewright.graphir.op import get_operator
 from tilewright.graphir.ops.nn.winograd_transforms import POINTS, transforms
@@ -37,7 +38,7 @@ def test_the_result_is_taken_at_the_points_that_are_stated(tile: int) -> None:
     np.testing.assert_allclose(np.array(transforms(tile).result).T, evaluations(POINTS[tile], tile))
 
 
-@pytest.mark.parametrize("dtype", TYPES)
+@together("dtype", TYPES)
 @pytest.mark.parametrize("tile", TILES)
 def test_weight(check: Any, tile: int, dtype: str) -> None:
     matrix = np.array(transforms(tile).weight)
@@ -73,7 +74,7 @@ def test_input(check: Any, tile: int, padding: tuple[int, ...]) -> None:
     check("nn.winograd_input", [((1, 3, 7, 9, 4), "float32")], {"tile": tile, "padding": padding}, oracle)
 
 
-@pytest.mark.parametrize("dtype", TYPES)
+@together("dtype", TYPES)
 def test_product(check: Any, dtype: str) -> None:
     def oracle(v: Any, u: Any) -> Any:
         flat = v.reshape(v.shape[0], 16, -1, v.shape[6])
@@ -107,7 +108,7 @@ def test_output(check: Any, tile: int) -> None:
         check("nn.winograd_output", types, attrs, oracle, scale=4)
 
 
-@pytest.mark.parametrize("dtype", TYPES)
+@together("dtype", TYPES)
 @pytest.mark.parametrize("tile", TILES)
 @pytest.mark.parametrize("depth", [1, 3])
 def test_volumes_are_transformed_slice_by_slice(check: Any, depth: int, tile: int, dtype: str) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.graphir.together import together
 from tilewright import graphir as gi
 from tilewright.graphir.op import get_operator
 from tilewright.graphir.ops.nn.winograd_transforms import POINTS, transforms
@@ -36,7 +37,7 @@ def test_window(check: Any, tile: int) -> None:
     check("nn.winograd_window", [((1, 3, 7, 9, 4), "float32")], {"tile": tile}, oracle)
 
 
-@pytest.mark.parametrize("dtype", TYPES)
+@together("dtype", TYPES)
 def test_sums(check: Any, dtype: str) -> None:
     def oracle(v: Any, m: Any) -> Any:
         out = np.zeros((4, 4, m.shape[0], v.shape[0], v.shape[-1], m.shape[-1]))
@@ -49,7 +50,7 @@ def test_sums(check: Any, dtype: str) -> None:
     check("nn.winograd_sums", types, {}, oracle, sizes=({"n": 1, "h": 3}, {"n": 2, "h": 5}), scale=4)
 
 
-@pytest.mark.parametrize("dtype", TYPES)
+@together("dtype", TYPES)
 @pytest.mark.parametrize("tile", TILES)
 def test_sums_output(check: Any, tile: int, dtype: str) -> None:
     matrix, side = np.array(transforms(tile).weight), tile + 2
