@@ -13,12 +13,14 @@ import pytest
 pytestmark = pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="needs Linux's account of a process")
 ROOT = Path(__file__).resolve().parents[2]
 
-#: The arguments: the number of models, the seconds, and the threads of each call. Memory is measured when a tenth of
-#: the time is over: by then each thread has its stack and its block of the allocator, and each model its arenas.
+#: The arguments: the number of models, the seconds, and the threads of each call. At first all sixteen threads are in a
+#: call of each model at once, so that each model has as many arenas as it can ever need, and each thread its stack and
+#: its block of the allocator; memory is measured when a tenth of the time is over.
 SOAK = """
 import os, sys, threading, time
 from tests.runtime.load_model import module, resident_bytes, target, threads_of_process, values
 import tilewright as tw
+from tilewright.runtime.arena import ArenaPool
 count, seconds, threads = int(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3])
 models = [tw.build(module(number), target=target(threads=threads)) for number in range(count)]
 inputs = [values(rows) for rows in (1, 7, 64, 200)]
@@ -26,7 +28,20 @@ expected = [[model(value) for value in inputs] for model in models]
 before = threads_of_process()
 over, wrong, calls, most = threading.Event(), [], [0] * 16, 0
 
+together, take = threading.Barrier(16, timeout=300), ArenaPool.take
+
+def take_together(pool, size):
+    block = take(pool, size)
+    together.wait()
+    return block
+
 def call(number):
+    for model in models:
+        model(inputs[-1])
+    if together.wait() == 0:
+        ArenaPool.take = take
+    together.wait()
+    started.release()
     turn = number
     while not over.is_set():
         turn += 1
@@ -40,10 +55,13 @@ def call(number):
             wrong.append((place, shape))
         calls[number] += 1
 
+ArenaPool.take, started = take_together, threading.Semaphore(0)
 callers = [threading.Thread(target=call, args=(number,)) for number in range(16)]
-begin = time.monotonic()
 for caller in callers:
     caller.start()
+for caller in callers:
+    started.acquire()
+begin = time.monotonic()
 sizes = []
 while time.monotonic() - begin < seconds:
     time.sleep(seconds / 100)
