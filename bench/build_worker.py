@@ -23,8 +23,8 @@ from typing import Any
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 #: The default number of pieces of Python work before a measurement, and again after it.
 PIECES = 5
-#: The bytes that a process writes and gives back before a measurement; see :func:`_touch_memory`.
-TOUCHED = 1 << 30
+#: How many times the size of the model a process writes and gives back before a measurement: see :func:`_touch_memory`.
+TOUCHED = 3
 #: The folders of Tilewright's modules.
 ROOMS = ("tensorir", "graphir", "passes", "codegen", "runtime")
 
@@ -90,20 +90,21 @@ def _piece() -> tuple[float, float]:
     return spent
 
 
-def _touch_memory() -> None:
-    """Write to each page of :data:`TOUCHED` bytes, and give them back. A virtual machine gets memory of its host when
+def _touch_memory(job: Job) -> None:
+    """Write to as much memory as the model may need, and give it back. A virtual machine gets memory of its host when
     it first writes to it, at up to 2 ms for a megabyte, which count as time of the process: whoever first uses memory
     since the machine started would pay for all who come later. Large pages, because arrays lie in such."""
-    if sys.platform == "linux":
-        with mmap.mmap(-1, TOUCHED, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as memory:
+    size = TOUCHED * os.path.getsize(job.model) if os.path.exists(job.model) else 0
+    if size and sys.platform == "linux":
+        with mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as memory:
             memory.madvise(mmap.MADV_HUGEPAGE)
-            for place in range(0, TOUCHED, mmap.PAGESIZE):
+            for place in range(0, size, mmap.PAGESIZE):
                 memory[place] = 1
 
 
 def measured(job: Job, run: Callable[[], Any]) -> dict[str, float]:
     """Return CPU and wall seconds of ``run``, and of a unit of Python work: the median of pieces before and after."""
-    _touch_memory()
+    _touch_memory(job)
     pieces = [_piece() for _ in range(job.pieces)]
     cpu, wall = time.process_time(), time.perf_counter()
     run()
