@@ -61,16 +61,22 @@ class Executable:
             LinearAlgebraError: a matrix that a PyTorch program inverts or factorizes cannot be (also a ``ValueError``,
                 as NumPy's ``LinAlgError`` is). The state stays as it was.
         """
-        signature, state = self.signature, self._state
-        if state is not None and state.is_left_out(args, named, signature):
-
-            def run(values: Mapping[str, Any]) -> Sequence[Any]:
-                flat = self._run(*signature.check(signature.arrange(args, {**named, **values}), convert))
-                return flat if signature.is_plain else signature.delivered(flat)
-
-            return state.call(run)
+        signature = self.signature
+        if self._state is not None and self._state.is_left_out(args, named, signature):
+            return self._with_state(self._state, args, named, convert)
         inputs, sizes = signature.check(signature.arrange(args, named), convert)
         return signature.restructure(self._run(inputs, sizes))
+
+    def _with_state(self, state: ModelState, args: tuple[Any, ...], named: Mapping[str, Any], convert: bool) -> Any:
+        """Run the model on its state. A function apart: variables of a function within are slow in the one around it,
+        too."""
+        signature = self.signature
+
+        def run(values: Mapping[str, Any]) -> Sequence[Any]:
+            flat = self._run(*signature.check(signature.arrange(args, {**named, **values}), convert))
+            return flat if signature.is_plain else signature.delivered(flat)
+
+        return state.call(run)
 
     @property
     def state(self) -> dict[str, Any]:

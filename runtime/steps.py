@@ -71,23 +71,25 @@ class Step:
         self._results = ResultPool()
         self._shapes: dict[tuple[int, ...], _Sizes] = {}
 
-    def __call__(self, inputs: Sequence[Array], sizes: tuple[int, ...]) -> list[Array]:
-        """Run the function on checked inputs, with these sizes of the symbols; return the results.
-
-        Raises:
-            InputError: two sizes differ that the model assumes to be equal.
-            ExecutionError: there is not enough memory.
-        """
-        return self._called(self._run, inputs, sizes)
-
     @property
     def at_addresses(self) -> Callable[[Sequence[int], tuple[int, ...]], list[Array]] | None:
         """The function that runs the step on inputs that are given by the addresses of their elements; None if the
         step is no machine code. The caller checks the inputs and keeps them alive. It raises what a call raises."""
         run = getattr(self._run, "at_addresses", None)
-        return None if run is None else functools.partial(self._called, run)
+        return None if run is None else functools.partial(self, run=run)
 
-    def _called(self, run: Callable[..., None], inputs: Sequence[Any], sizes: tuple[int, ...]) -> list[Array]:
+    def __call__(
+        self, inputs: Sequence[Any], sizes: tuple[int, ...], run: Callable[..., None] | None = None
+    ) -> list[Array]:
+        """Run the function on checked inputs, with these sizes of the symbols; return the results.
+
+        Args:
+            run: runs the function instead of its runner.
+
+        Raises:
+            InputError: two sizes differ that the model assumes to be equal.
+            ExecutionError: there is not enough memory.
+        """
         known = self._shapes.get(sizes)
         if known is None:
             known = self._remember(sizes)
@@ -103,7 +105,7 @@ class Step:
                 f"{error}"
             ) from None
         try:
-            run(inputs, outputs, block, arena_bytes, sizes)
+            (run or self._run)(inputs, outputs, block, arena_bytes, sizes)
         finally:
             self._arenas.give_back(block)
         return outputs
