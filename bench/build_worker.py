@@ -6,6 +6,7 @@ nodes: so it measures the Tilewright of the Python that runs it.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import gc
 import importlib
@@ -97,7 +98,8 @@ def _touch_memory(job: Job) -> None:
     size = TOUCHED * os.path.getsize(job.model) if os.path.exists(job.model) else 0
     if size and sys.platform == "linux":
         with mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as memory:
-            memory.madvise(mmap.MADV_HUGEPAGE)
+            with contextlib.suppress(OSError):  # a kernel without huge pages
+                memory.madvise(mmap.MADV_HUGEPAGE)
             for place in range(0, size, mmap.PAGESIZE):
                 memory[place] = 1
 

@@ -68,8 +68,8 @@ class Executable:
         return signature.restructure(self._run(inputs, sizes))
 
     def _with_state(self, state: ModelState, args: tuple[Any, ...], named: Mapping[str, Any], convert: bool) -> Any:
-        """Run the model on its state. A function apart: variables of a function within are slow in the one around it,
-        too."""
+        """Run the model on its state. Kept out of ``__call__``: a nested function would make cells of variables there,
+        which slows down every call."""
         signature = self.signature
 
         def run(values: Mapping[str, Any]) -> Sequence[Any]:

@@ -1,5 +1,8 @@
-"""Memory that begins at a cache line, which is also the widest vector: a vector that crosses two lines takes two loads.
-NumPy's own begins at a multiple of 16 bytes."""
+"""Memory for arrays that kernels read: it begins at a cache line, and what stays for long lies in huge pages.
+
+A cache line is also the widest vector: a vector that crosses two lines takes two loads. NumPy's own memory begins at a
+multiple of 16 bytes.
+"""
 
 from __future__ import annotations
 

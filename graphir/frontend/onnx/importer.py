@@ -33,13 +33,13 @@ from tilewright.graphir.frontend.onnx.registry import find_converter, normalized
 from tilewright.graphir.frontend.onnx.schema import STANDARD_DOMAINS, check_node, schema_of
 from tilewright.graphir.frontend.onnx.sizes import with_equal_sizes
 from tilewright.graphir.frontend.onnx.tensors import Array, onnx_type, to_array
-from tilewright.graphir.frontend.onnx.weights import Bytes
 from tilewright.graphir.frontend.runtime_sizes import RuntimeSizes
 from tilewright.graphir.keys import RESULTS
 from tilewright.graphir.module import IRModule
 from tilewright.graphir.runtime_sizes import bind_size, bound_at, with_bound_sizes
 from tilewright.graphir.types import TensorType, TupleType
 from tilewright.graphir.visitor import post_order
+from tilewright.tensorir.aligned import Bytes
 from tilewright.tensorir.errors import InputError, TilewrightError, UnsupportedOperatorError, add_note
 from tilewright.tensorir.expr import Var as Symbol
 from tilewright.tensorir.lazy import import_all

@@ -17,8 +17,9 @@ from onnx import GraphProto, ModelProto, NodeProto, ValueInfoProto
 from tilewright.graphir.dims import Dim, as_dim
 from tilewright.graphir.expr import Constant, Expr, Tuple
 from tilewright.graphir.frontend.onnx.tensors import numpy_dtype
-from tilewright.graphir.frontend.onnx.weights import Bytes, from_bytes, from_file
+from tilewright.graphir.frontend.onnx.weights import from_bytes, from_file
 from tilewright.graphir.types import TensorType, TupleType
+from tilewright.tensorir.aligned import Bytes
 from tilewright.tensorir.dtype import as_dtype
 from tilewright.tensorir.errors import InputError, UnsupportedOperatorError
 

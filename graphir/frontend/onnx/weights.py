@@ -13,15 +13,12 @@ from __future__ import annotations
 import mmap
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from tilewright.tensorir.aligned import aligned_bytes
+from tilewright.tensorir.aligned import Bytes, aligned_bytes
 from tilewright.tensorir.errors import InputError
 from tilewright.tensorir.target import CACHE_LINE
-
-Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
 #: Smaller models are parsed as a whole, and so are smaller constants.
 LEAST_MODEL, LEAST_TENSOR = 1 << 20, 1 << 14
