@@ -83,9 +83,8 @@ BY_ARGUMENT = {"nn.gelu"}
 #: Products of elements: in another order, which level 3 may take, some may be infinite before a zero comes.
 PRODUCTS = {"prod", "cumprod"}
 
-#: Operators whose order of operations decides which results of infinities and NaN are NaN: elimination multiplies them
-#: by zeros, or does not.
-BY_ORDER = {"det", *BY_NORM}
+#: Operators whose algorithm decides which results of infinities and NaN are NaN: it multiplies them by zeros, or not.
+BY_ORDER = {"det", "nn.conv_transpose", *BY_NORM}
 
 
 class UndefinedError(Exception):
