@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import ml_dtypes
 import numpy as np
@@ -63,6 +63,10 @@ def pairs(dtype: DataType) -> tuple[np.ndarray, np.ndarray]:
     return np.ascontiguousarray(both[:, 0]), np.ascontiguousarray(both[:, 1])
 
 
+def by_constant(op: str, constant: float) -> Callable[[Expr], Expr]:
+    return lambda x: BinaryOp(op, x, const(constant, x.dtype))
+
+
 def elementwise(function: str, *args: Expr) -> Call:
     """A function whose result has the type of its arguments."""
     return Call(function, args, args[0].dtype)
@@ -98,9 +102,10 @@ class Operation:
         return PrimFunc(name, (*inputs, output), body)
 
 
-def check(*operations: Operation) -> list[np.ndarray]:
+def check(cases: Iterable[Operation]) -> list[np.ndarray]:
     """Check the operations, each a function of one module: a module for each takes LLVM twice the time. Return their
     results."""
+    operations = list(cases)
     functions = [operation.function(f"f{number}") for number, operation in enumerate(operations)]
     module, results = compile_module(functions, TARGET), []
     for operation, function in zip(operations, functions, strict=True):
@@ -163,10 +168,8 @@ def test_float_operations_round_once(name: str, lanes: int) -> None:
     dtype = DataType(name)
     a, b = pairs(dtype)
     check(
-        *[
-            Operation(functools.partial(BinaryOp, op), [a, b], lanes, exact_float(op, a, b), f"{op} {name}")
-            for op in ("add", "sub", "mul", "div", "min", "max")
-        ]
+        Operation(functools.partial(BinaryOp, op), [a, b], lanes, exact_float(op, a, b), f"{op} {name}")
+        for op in ("add", "sub", "mul", "div", "min", "max")
     )
 
 
@@ -184,7 +187,7 @@ def test_integer_operations_wrap_and_never_trap(name: str, lanes: int) -> None:
         exact = [exact_integer(op, int(x), int(y), dtype) for x, y in zip(a, b, strict=True)]
         expected = np.array(exact, dtype.numpy)
         operations.append(Operation(functools.partial(BinaryOp, op), [a, b], lanes, expected, f"{op} {name}"))
-    check(*operations)
+    check(operations)
 
 
 @pytest.mark.parametrize("divisor", [1, 2, 3, 7, 8, 64, -1, -3, -8, 0])
@@ -195,9 +198,8 @@ def test_division_by_a_constant(divisor: int) -> None:
     for op in ("floordiv", "floormod", "truncdiv", "truncmod"):
         expected = np.array([exact_integer(op, int(x), divisor, dtype) for x in a], dtype.numpy)
         for lanes in (1, 8):
-            divide = lambda x, op=op: BinaryOp(op, x, const(divisor, x.dtype))  # noqa: E731
-            operations.append(Operation(divide, [a], lanes, expected, f"{op} {divisor}"))
-    check(*operations)
+            operations.append(Operation(by_constant(op, divisor), [a], lanes, expected, f"{op} {divisor}"))
+    check(operations)
 
 
 @pytest.mark.parametrize("name", FLOATS)
@@ -206,14 +208,9 @@ def test_extremum_with_a_constant_keeps_nan(name: str, op: str) -> None:
     dtype = DataType(name)
     a = np.tile(edge_values(dtype), 5)
     check(
-        *[
-            Operation(formula, [a], 8, exact_float(op, a, np.full_like(a, constant)), f"{op} {constant}")
-            for constant in (0.0, 1.5, math.nan)
-            for formula in (
-                lambda x, c=constant: BinaryOp(op, x, const(c, x.dtype)),
-                lambda x, c=constant: BinaryOp(op, const(c, x.dtype), x),
-            )
-        ]
+        Operation(formula, [a], 8, exact_float(op, a, np.full_like(a, constant)), f"{op} {constant}")
+        for constant in (0.0, 1.5, math.nan)
+        for formula in (by_constant(op, constant), lambda x, c=constant: BinaryOp(op, const(c, x.dtype), x))
     )
 
 
@@ -223,19 +220,11 @@ def test_comparisons(name: str, lanes: int) -> None:
     dtype = DataType(name)
     a, b = pairs(dtype)
     wide = (lambda v: v.astype(np.float32)) if name in ("float16", "bfloat16") else (lambda v: v)
-    functions = {
-        "eq": np.equal,
-        "ne": np.not_equal,
-        "lt": np.less,
-        "le": np.less_equal,
-        "gt": np.greater,
-        "ge": np.greater_equal,
-    }
+    functions = {"eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal}
+    functions |= {"gt": np.greater, "ge": np.greater_equal}
     check(
-        *[
-            Operation(functools.partial(Compare, op), [a, b], lanes, function(wide(a), wide(b)), f"{op} {name}")
-            for op, function in functions.items()
-        ]
+        Operation(functools.partial(Compare, op), [a, b], lanes, function(wide(a), wide(b)), f"{op} {name}")
+        for op, function in functions.items()
     )
 
 
@@ -243,22 +232,16 @@ def test_comparisons(name: str, lanes: int) -> None:
 def test_logic_and_selection(lanes: int) -> None:
     dtype = DataType("bool")
     a, b = pairs(dtype)
-    functions = {
-        "and": np.logical_and,
-        "or": np.logical_or,
-        "bitxor": np.logical_xor,
-        "min": np.logical_and,
-        "max": np.logical_or,
-    }
+    functions = {"and": np.logical_and, "or": np.logical_or, "bitxor": np.logical_xor}
+    functions |= {"min": np.logical_and, "max": np.logical_or}
     values = [np.arange(len(a), dtype=np.float32), -np.arange(len(a), dtype=np.float32)]
-    check(
-        *[
-            Operation(functools.partial(BinaryOp, op), [a, b], lanes, function(a, b), op)
-            for op, function in functions.items()
-        ],
-        Operation(functools.partial(UnaryOp, "not"), [a], lanes, ~a, "not"),
-        Operation(Select, [a, *values], lanes, np.where(a, *values), "select"),
-    )
+    operations = [
+        Operation(functools.partial(BinaryOp, op), [a, b], lanes, function(a, b), op)
+        for op, function in functions.items()
+    ]
+    operations.append(Operation(functools.partial(UnaryOp, "not"), [a], lanes, ~a, "not"))
+    operations.append(Operation(Select, [a, *values], lanes, np.where(a, *values), "select"))
+    check(operations)
 
 
 @pytest.mark.parametrize("name", NUMBERS)
@@ -274,7 +257,7 @@ def test_unary_operations(name: str) -> None:
             ]
             if dtype.is_integer:
                 operations.append(Operation(functools.partial(UnaryOp, "bitnot"), [a], lanes, ~a, f"bitnot {name}"))
-    check(*operations)
+    check(operations)
 
 
 def function_to(target: DataType, function: str) -> Callable[[Expr], Expr]:
@@ -306,11 +289,9 @@ def test_casts_to_every_type(source: str) -> None:
     dtype = DataType(source)
     a = np.tile(edge_values(dtype), 8)[:128]
     check(
-        *[
-            Operation(cast_to(target), [a], lanes, expected_cast(a, target), f"{source} to {target!s}, {lanes} lanes")
-            for target in map(DataType, TENSOR_DTYPES)
-            for lanes in (1, 16)
-        ]
+        Operation(cast_to(target), [a], lanes, expected_cast(a, target), f"{source} to {target!s}, {lanes} lanes")
+        for target in map(DataType, TENSOR_DTYPES)
+        for lanes in (1, 16)
     )
 
 
@@ -320,7 +301,7 @@ def test_every_float16_and_bfloat16_widens_and_every_rounding_boundary_narrows()
     for name in ("float16", "bfloat16"):
         dtype = DataType(name)
         values = bits.view(dtype.numpy)
-        (widened,) = check(Operation(cast_to(single), [values], 16, values.astype(np.float32), f"{name} to float32"))
+        (widened,) = check([Operation(cast_to(single), [values], 16, values.astype(np.float32), f"{name} to float32")])
         exact = np.sort(widened[np.isfinite(widened)].astype(np.float64))
         middles = ((exact[1:] + exact[:-1]) / 2).astype(np.float32)
         near = np.concatenate(
@@ -329,7 +310,7 @@ def test_every_float16_and_bfloat16_widens_and_every_rounding_boundary_narrows()
         near = near[: len(near) // 16 * 16]
         with np.errstate(over="ignore"):
             expected = near.astype(dtype.numpy)
-        check(Operation(cast_to(dtype), [near], 16, expected, f"float32 to {name}", assert_same_bits))
+        check([Operation(cast_to(dtype), [near], 16, expected, f"float32 to {name}", assert_same_bits)])
 
 
 def test_float64_rounds_once_to_float16() -> None:
@@ -337,7 +318,7 @@ def test_float64_rounds_once_to_float16() -> None:
     middles = (exact[1:] + exact[:-1]) / 2
     near = np.concatenate([middles, middles * (1 + 2**-40), middles * (1 - 2**-40)])
     near = near[: len(near) // 16 * 16]
-    check(Operation(cast_to(DataType("float16")), [near], 16, near.astype(np.float16), "float64 to float16"))
+    check([Operation(cast_to(DataType("float16")), [near], 16, near.astype(np.float16), "float64 to float16")])
 
 
 REFERENCES: dict[str, Callable[..., np.ndarray]] = {
@@ -389,7 +370,7 @@ def test_functions_of_floats_round_once(name: str) -> None:
         # Two C libraries differ by a unit in the last place of float64.
         rounded = {"float32": close_within(1.2e-7), "float64": close_within(4e-16)}.get(name, assert_same)
         operations += [Operation(formula, args, lanes, expected, f"{function} {name}", rounded) for lanes in (1, 8)]
-    check(*operations)
+    check(operations)
 
 
 @pytest.mark.parametrize("name", FLOATS)
@@ -402,7 +383,7 @@ def test_fused_multiply_add_rounds_once(name: str) -> None:
         expected = (a.astype(wide) * b.astype(wide) + c.astype(wide)).astype(dtype.numpy)
     rounded = close_within(2.3e-16) if name == "float64" else assert_same
     fma = functools.partial(elementwise, "fma")
-    check(*[Operation(fma, [a, b, c], lanes, expected, "fma", rounded) for lanes in (1, 16)])
+    check(Operation(fma, [a, b, c], lanes, expected, "fma", rounded) for lanes in (1, 16))
 
 
 @pytest.mark.parametrize("name", FLOATS)
@@ -412,11 +393,9 @@ def test_classification(name: str) -> None:
     wide = a.astype(np.float64)
     functions = {"isnan": np.isnan, "isinf": np.isinf, "isfinite": np.isfinite}
     check(
-        *[
-            Operation(function_to(DataType("bool"), function), [a], lanes, reference(wide), function)
-            for function, reference in functions.items()
-            for lanes in (1, 8)
-        ]
+        Operation(function_to(DataType("bool"), function), [a], lanes, reference(wide), function)
+        for function, reference in functions.items()
+        for lanes in (1, 8)
     )
 
 
@@ -438,7 +417,7 @@ def test_bits() -> None:
         a = a[: len(a) // 8 * 8]
         reinterpret = function_to(DataType(target), "reinterpret")
         operations.append(Operation(reinterpret, [a], 8, a, f"reinterpret {source}", assert_same_bits))
-    check(*operations)
+    check(operations)
 
 
 @pytest.mark.parametrize("lanes", [2, 5, 16])
