@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 
 import pytest
+
+from tests.packaging.fresh import FreshProcesses
 
 HEAVY = {"click", "google", "lark", "llvmlite", "ml_dtypes", "numba", "numpy", "onnx", "rich"}
 #: What a model that is built and called needs nothing of.
@@ -33,70 +33,26 @@ model = tw.build(gi.Function([x], gi.tanh(x + 1)), tw.Target("llvm", num_threads
 assert np.allclose(model(np.zeros((2, 8), "float32")), np.tanh(1.0))
 """
 
-
-#: Runs each program that a line holds in a process of its own, which has the libraries but no module of the package,
-#: and answers with its status, 0 or 1. What goes wrong is printed.
-PARENT = """
-import json, os, sys, traceback
-import ml_dtypes, numpy, llvmlite.binding
-
-for line in sys.stdin:
-    program = json.loads(line)
-    child = os.fork()
-    if child == 0:
-        status = 1
-        try:
-            assert not any(name.startswith("tilewright") for name in sys.modules)
-            exec(compile(program, "<program>", "exec"), {"__name__": "__main__"})
-            status = 0
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            sys.stdout.flush()
-            sys.stderr.flush()
-            os._exit(status)
-    print(int(os.waitpid(child, 0)[1] != 0), flush=True)
-"""
-
-
-def environment() -> dict[str, str]:
-    return {**os.environ, "TILEWRIGHT_CACHE": "off"}
+ENVIRONMENT = {**os.environ, "TILEWRIGHT_CACHE": "off"}
 
 
 @pytest.fixture(scope="module")
 def fresh() -> Iterator[Callable[[str], None]]:
-    """Runs a program in a process without modules of the package. The libraries are there: to import them takes a third
-    of the time of most programs, which are not about them."""
-    with (
-        tempfile.TemporaryFile("w+") as errors,
-        subprocess.Popen(
-            [sys.executable, "-c", PARENT],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            text=True,
-            env=environment(),
-        ) as parent,
-    ):
+    """Runs a program in a process without modules of the package."""
+    processes = FreshProcesses()
 
-        def run(program: str) -> None:
-            assert parent.stdin is not None and parent.stdout is not None
-            parent.stdin.write(json.dumps(program) + "\n")
-            parent.stdin.flush()
-            status = parent.stdout.readline().strip()
-            errors.seek(0)  # also where the next process writes
-            said = errors.read()
-            errors.seek(0)
-            errors.truncate()
-            assert status == "0", said
+    def run(program: str) -> None:
+        ended = processes.run(program, [], ENVIRONMENT)
+        assert ended.status == 0, ended.errors
 
-        yield run
+    yield run
+    processes.stop()
 
 
 def loaded_by(program: str) -> set[str]:
     """The modules that are there after ``program`` in a new interpreter, but for those that each starts with."""
     program = f"import sys\nbefore = set(sys.modules)\n{program}\nprint(*(sys.modules.keys() - before))"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment())
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=ENVIRONMENT)
     assert done.returncode == 0, done.stderr
     return set(done.stdout.split())
 
