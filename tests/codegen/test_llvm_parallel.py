@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import llvmlite.binding as llvm
 import numpy as np
 import pytest
 
+from tests.packaging.fresh import FreshProcesses
 from tilewright.codegen.llvm import CompiledModule, call_primfunc, compile_module, emit_llvm_ir
 from tilewright.codegen.llvm.team_ir import team_ir
 from tilewright.codegen.threads import ensure_threads
@@ -139,19 +139,25 @@ def run_from_several_threads(check: Check, compiled: CompiledModule, func: PrimF
     assert not failures, failures[0]
 
 
+@pytest.fixture(scope="module")
+def processes() -> Iterator[FreshProcesses]:
+    """Starts processes in which no threads run."""
+    started = FreshProcesses()
+    yield started
+    started.stop()
+
+
 @pytest.mark.parametrize("threads", [1, 2, 5])
 @pytest.mark.parametrize("layer", ["tbb", "omp", "workqueue", "default"])
-def test_every_threading_layer(layer: str, threads: int) -> None:
+def test_every_threading_layer(processes: FreshProcesses, layer: str, threads: int) -> None:
     has_tbb = Path(sys.prefix, "lib", "libtbb.so.12").exists()
     if layer == "tbb" and not has_tbb:
         pytest.skip("TBB is not installed")
     environment = {**os.environ, "NUMBA_THREADING_LAYER": layer, "NUMBA_NUM_THREADS": str(threads)}
-    done = subprocess.run(
-        [sys.executable, "-c", LAYER_SCRIPT, __file__], env=environment, capture_output=True, text=True, timeout=600
-    )
-    assert done.returncode == 0, done.stderr
+    ended = processes.run(LAYER_SCRIPT, [__file__], environment)
+    assert ended.status == 0, ended.errors
     expected = layer if layer != "default" else "tbb" if has_tbb else "omp"
-    assert done.stdout.split() == [expected, "right"]
+    assert ended.output.split() == [expected, "right"]
 
 
 def test_several_python_threads_share_one_function() -> None:

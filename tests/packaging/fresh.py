@@ -40,10 +40,11 @@ class FreshProcesses(LineProcess):
 
     def run(self, program: str, arguments: Sequence[str], environment: Mapping[str, str]) -> Ended:
         """Run ``program`` as ``python -c`` would, with these arguments and environment variables."""
-        return Ended(*json.loads(self.ask(json.dumps([program, list(arguments), dict(environment)]))))
+        request = [program, list(arguments), dict(environment), os.getcwd()]
+        return Ended(*json.loads(self.ask(json.dumps(request))))
 
 
-def _run(program: str, arguments: list[str], environment: dict[str, str]) -> Ended:
+def _run(program: str, arguments: list[str], environment: dict[str, str], folder: str) -> Ended:
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
         child = os.fork()
         if child == 0:
@@ -54,7 +55,8 @@ def _run(program: str, arguments: list[str], environment: dict[str, str]) -> End
                 os.dup2(errors.fileno(), 2)
                 os.environ.clear()
                 os.environ.update(environment)
-                sys.argv = ["-c", *arguments]
+                os.chdir(folder)
+                sys.argv, sys.path[0] = ["-c", *arguments], ""  # the checkout must not hide an installed package
                 assert not any(name.partition(".")[0] == "tilewright" for name in sys.modules)
                 exec(compile(program, "<program>", "exec"), {"__name__": "__main__"})
                 status = 0
