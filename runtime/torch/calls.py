@@ -1,7 +1,8 @@
 """Make the function that calls an executable with tensors: it is generated for the graph's inputs and outputs.
 
-The usual input is a contiguous tensor of the expected type and shape, whose address goes to the machine code as it is.
-Any other goes through an array, which shares the tensor's memory, and the checks of :class:`Executable`. For a graph of
+The usual input is a contiguous tensor of the expected type and shape, whose address goes to the machine code as it is;
+so is one whose axes have another order in memory, after they are brought into that order, which is a view. Any other
+goes through an array, which shares the tensor's memory, and the checks of :class:`Executable`. For a graph of
 two inputs the function reads about so::
 
     def call(inputs):
@@ -60,7 +61,9 @@ def _run(executable: Executable, graph: ImportedGraph, names: dict[str, Any]) ->
     """Return the lines that compute ``results``."""
 
     def through_arrays(inputs: Sequence[Any]) -> Sequence[Any]:
-        return executable(*[_array(inputs[number]) for number in graph.inputs])  # type: ignore[no-any-return]
+        return executable(  # type: ignore[no-any-return]
+            *[_array(inputs[number], graph.orders.get(number)) for number in graph.inputs]
+        )
 
     names["through_arrays"] = through_arrays
     arguments = executable.signature.inputs
@@ -70,7 +73,13 @@ def _run(executable: Executable, graph: ImportedGraph, names: dict[str, Any]) ->
     names["run"] = executable.at_addresses
     lines: list[str] = []
     for place, number in enumerate(graph.inputs):
-        lines += [f"x{place} = inputs[{number}]", f"shape{place} = x{place}.shape", f"p{place} = x{place}.data_ptr()"]
+        order = graph.orders.get(number)
+        ordered = "" if order is None else f".permute({order})"
+        lines += [
+            f"x{place} = inputs[{number}]{ordered}",
+            f"shape{place} = x{place}.shape",
+            f"p{place} = x{place}.data_ptr()",
+        ]
     lines += [f"n{symbol} = shape{place}[{axis}]" for symbol, (place, axis) in enumerate(places)]
     symbols = {symbol: f"n{number}" for number, symbol in enumerate(executable.signature.symbols)}
     conditions: list[str] = []
@@ -125,10 +134,10 @@ def _conditions(
     return found
 
 
-def _array(value: Any) -> Any:
-    """Return an input as an array that shares its memory; a size as it is."""
+def _array(value: Any, order: Sequence[int] | None) -> Any:
+    """Return an input, with its axes in that order, as an array that shares its memory; a size as it is."""
     if isinstance(value, torch.Tensor):
-        return as_array(value)
+        return as_array(value if order is None else value.permute(order))
     return int(value)
 
 

@@ -57,12 +57,15 @@ class ImportedGraph:
         inputs: the numbers of the graph's inputs that ``main`` takes, in order.
         outputs: where the graph's outputs come from.
         dtypes: the element types of the graph's inputs that are tensors, by their numbers; others are sizes.
+        orders: the orders of the axes of inputs in memory, slowest first, by their numbers, where those are not
+            row-major, as of a transposed matrix: ``main`` takes such an input with its axes in that order.
     """
 
     module: IRModule | None
     inputs: tuple[int, ...]
     outputs: tuple[Output, ...]
     dtypes: Mapping[int, torch.dtype]
+    orders: Mapping[int, tuple[int, ...]]
 
 
 def from_graph(graph: fx.Graph, known: Mapping[int, torch.Tensor] | None = None) -> ImportedGraph:
@@ -104,12 +107,12 @@ def from_graph(graph: fx.Graph, known: Mapping[int, torch.Tensor] | None = None)
         else:
             outputs.append(Output("constant", value=value))
     if not results:
-        return ImportedGraph(None, (), tuple(outputs), {})
+        return ImportedGraph(None, (), tuple(outputs), {}, {})
     bodies = with_bound_sizes(list(results), importer.bound, taken.params)
     module = IRModule.from_expr(Function(taken.params, Tuple(bodies)))
     known_values = {number: node.meta.get("val") for number, node in enumerate(placeholders)}
     dtypes = {number: value.dtype for number, value in known_values.items() if isinstance(value, torch.Tensor)}
-    return ImportedGraph(module, tuple(taken.numbers), tuple(outputs), dtypes)
+    return ImportedGraph(module, tuple(taken.numbers), tuple(outputs), dtypes, taken.orders)
 
 
 def memory_order(value: torch.Tensor) -> tuple[int, ...] | None:
@@ -146,7 +149,7 @@ def _hint(stride: int | torch.SymInt) -> int:
 
 
 def _ordered(value: Expr, order: Sequence[int]) -> Expr:
-    """Return a result with its axes in that order; the axis of the parts of complex numbers stays the last."""
+    """Return a value with its axes in that order; the axis of the parts of complex numbers stays the last."""
     assert isinstance(value.type, TensorType)
     found = get_operator("transpose")(value, axes=(*order, *range(len(order), value.type.ndim)))
     object.__setattr__(found, "span", value.span)
@@ -160,6 +163,7 @@ class _Inputs:
         self.importer = importer
         self.params: list[Var] = []
         self.numbers: list[int] = []
+        self.orders: dict[int, tuple[int, ...]] = {}
         used = [node.meta.get("val") for node in placeholders if _is_used(node)]
         shapes = [value.shape for value in used if isinstance(value, torch.Tensor)]
         formulas = [formula for shape in shapes for size in shape if (formula := _formula(size)) is not None]
@@ -191,8 +195,14 @@ class _Inputs:
             else self.roots.get(_formula(size), fresh_symbol())
             for size, dim in zip(value.shape, claimed, strict=True)
         ]
-        param = self._param(number, node, stored_type(value, shape))
-        return with_shape(param, stored_type(value, claimed).shape)
+        order = dense_order(value)
+        if order is None:
+            found: Expr = self._param(number, node, stored_type(value, shape))
+        else:
+            self.orders[number] = order
+            param = self._param(number, node, stored_type(value, [shape[axis] for axis in order]))
+            found = _ordered(param, sorted(range(len(order)), key=order.__getitem__))
+        return with_shape(found, stored_type(value, claimed).shape)
 
     def _param(self, number: int, node: fx.Node, found: TensorType) -> Var:
         param = Var(node.name, found)
