@@ -332,3 +332,16 @@ def exchanged_tiles(lanes: int) -> Iterator[int]:
     while size >= _LEAST_EXCHANGED:
         yield size
         size //= 2
+
+
+def walks_rows(rows: int | None, columns: int | None) -> bool:
+    """Return whether tiles follow each other along the rows, along which operands lie in memory, and not along the
+    columns, along which the result does: whether the rows are longer. Measured in one process: packing a weight of
+    3072 x 768 in panels of 48 outputs .94 ms instead of 1.36, an image of 64 x 56 x 56 in blocks of 16 channels 33 us
+    instead of 51; with short rows it is the other way around, 136 us instead of 103 from 56 x 56 x 96 channels."""
+    return columns is not None and columns < (_UNKNOWN_EXTENT if rows is None else rows)
+
+
+def tiles_of_a_chunk(rows: int | None, size: int) -> int:
+    """Return the number of tiles along ``rows`` rows for one task: as many as leave enough tasks."""
+    return _TILES_PER_TASK if rows is None else max(1, rows // (size * _ENOUGH_TASKS))
