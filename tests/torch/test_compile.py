@@ -255,14 +255,6 @@ def test_inputs_without_gaps_are_read_in_place(
         torch.testing.assert_close(model(x), function(x))
 
 
-def test_an_input_with_gaps_agrees() -> None:
-    def function(x: torch.Tensor) -> torch.Tensor:
-        return x.cumsum(0) * 2
-
-    x = torch.randn(6, 9)[:, 2:7].t()
-    assert_close(compile_(function)(x), function(x))
-
-
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_an_input_whose_axes_change_their_order_agrees(dynamic: bool) -> None:
     model = compile_(lambda x: x @ x.mT, dynamic=dynamic)
