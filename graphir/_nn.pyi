@@ -218,7 +218,9 @@ class _conv_transpose(_Operator):
         With strides, the pixels at one offset between the beginnings of two windows get their products from every ``s``-th
         factor of the windows: they are a convolution of ``data`` with these, flipped, and the results for all offsets are
         interleaved (W. Shi and others, "Is the deconvolution layer the same as a convolutional layer?", 2016). If windows
-        leave gaps, it is the convolution of ``data``, dilated by the strides, with the flipped weight.
+        leave gaps, it is the convolution of ``data``, dilated by the strides, with the flipped weight. Zeros around
+        the data, and in its gaps, take part in these convolutions: a factor that is infinite or NaN makes NaN of all pixels
+        where it meets one (as in Apache TVM; PyTorch and ONNX Runtime add products of elements only).
 
         Attributes:
             strides: the steps from one window to the next.

@@ -109,6 +109,8 @@ class Call(FrozenExpr):
                 attrs = op.make_attrs(attrs or {})
             else:
                 raise ArgumentTypeError(f"{op.name}: expected attributes {op.Attrs.__name__}, found {attrs!r}")
+            if op.complete is not None:
+                attrs = op.complete([arg.type for arg in args], attrs)
             if type is None:
                 type = infer_call_type(op, args, attrs, span)
         else:

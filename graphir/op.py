@@ -128,6 +128,10 @@ class Operator(Traits):
     #: Decomposition into other operators: ``decompose(args: list[Expr], attrs) -> Expr``.
     decompose: ClassVar[Callable[..., Expr] | None] = None
 
+    #: What a call's attributes are once the types of its arguments are known: ``complete(args: list[Type], attrs) ->
+    #: attrs``. For defaults that depend on the types: types that become narrower later do not change what is meant.
+    complete: ClassVar[Callable[..., Any] | None] = None
+
     # Called by users and passes.
 
     def __call__(self, *args: Any, **attrs: Any) -> Expr:

@@ -78,7 +78,7 @@ class expand_dims(Operator):
 
 @dataclasses.dataclass(frozen=True)
 class SqueezeAttrs:
-    """``axis``: an axis of extent 1 or a tuple of them; None: every axis that is known to have extent 1."""
+    """``axis``: an axis of extent 1 or a tuple of them; None: all axes that are known to have extent 1 in the call."""
 
     axis: Any = None
 
@@ -105,9 +105,15 @@ class squeeze(Operator):
                 raise self.error("axis", "axes of extent 1", f"axis {axis} of {x}")
         return TensorType([dim for n, dim in enumerate(x.shape) if n not in dropped], x.dtype)
 
+    def complete(self, args: Sequence[Any], attrs: SqueezeAttrs) -> SqueezeAttrs:
+        """Name the axes: a size that is not known here may be 1 in a call, or where the graph is specialized."""
+        if attrs.axis is not None or len(args) != 1 or not isinstance(args[0], TensorType):
+            return attrs
+        return SqueezeAttrs(tuple(sorted(self._dropped(args[0].shape, attrs))))
+
     def _dropped(self, shape: Sequence[Any], attrs: SqueezeAttrs) -> set[int]:
         if attrs.axis is None:
-            return {n for n, dim in enumerate(shape) if getattr(dim, "value", dim) == 1}
+            return {n for n, dim in enumerate(shape) if isinstance(dim, int) and dim == 1}
         return {axis_index(self, axis, len(shape)) for axis in attrs.axis}
 
     def reference(self, args: Sequence[Any], attrs: SqueezeAttrs) -> Any:
@@ -116,8 +122,6 @@ class squeeze(Operator):
     def compute(self, args: Sequence[Tensor], attrs: SqueezeAttrs, out: TensorType) -> Tensor:
         (x,) = args
         dropped = self._dropped(x.shape, attrs)
-        if attrs.axis is None and x.ndim - len(dropped) != out.ndim:
-            raise self.error(0, f"{x.ndim - out.ndim} axes of extent 1", x.shape)
 
         def element(*place: Any) -> Any:
             rest = iter(place)

@@ -422,7 +422,8 @@ def _check_sizes(call: Evaluate, known: Sequence[Var]) -> None:
                 if var not in known:
                     raise CodegenError(
                         f"a call of {call.value.name} needs the size {var.name}, which is no dimension of the model's "
-                        f"inputs (these are: {', '.join(dim.name for dim in known) or 'none'})"
+                        f"inputs (these are: {', '.join(dim.name for dim in known) or 'none'}); the results depend "
+                        "on no operator that computes it (bind_size makes them)"
                     )
 
 

@@ -19,6 +19,7 @@ import os
 import random
 import secrets
 import shutil
+import signal
 import sys
 import threading
 import time
@@ -136,8 +137,10 @@ class _Session:
     def __init__(self, folder: Path, first: int, until: float, batches: int) -> None:
         self.folder, self.until, self.batches = folder, until, batches
         self.lock = threading.Lock()
+        self.processes: list[LineProcess] = []
         self.next = first
         self.done = 0
+        self.ended = False
         self.counts: collections.Counter[str] = collections.Counter()
         self.findings: collections.Counter[str] = collections.Counter()
         self.paths: dict[str, Path] = {}
@@ -146,7 +149,7 @@ class _Session:
     def take(self) -> int | None:
         """Return the number of the next batch; None at the end."""
         with self.lock:
-            if time.monotonic() > self.until or (self.batches and self.done >= self.batches):
+            if self.ended or time.monotonic() > self.until or (self.batches and self.done >= self.batches):
                 return None
             self.next += 1
             self.done += 1
@@ -157,6 +160,7 @@ class _Session:
         current = self.folder / f"current_{worker}.py"
         arguments = ["tests.fuzz", "--worker", str(current), *["--onnx"] * onnx, *settings]
         process = LineProcess(arguments, LIMIT)
+        self.processes.append(process)
         try:
             while (number := self.take()) is not None:
                 try:
@@ -169,9 +173,28 @@ class _Session:
         finally:
             process.stop()
 
+    def run(self, threads: Sequence[threading.Thread]) -> None:
+        """Run the threads of all workers. An interrupt (Ctrl-C, or SIGTERM) ends them in the middle of their batches;
+        what is known by then stays."""
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        for thread in threads:
+            thread.start()
+        try:
+            for thread in threads:
+                thread.join()
+        except KeyboardInterrupt:
+            for number in (signal.SIGINT, signal.SIGTERM):  # `timeout` sends a second one at once
+                signal.signal(number, signal.SIG_IGN)
+            with self.lock:
+                self.ended = True
+            for process in self.processes:
+                process.stop()
+
     def add(self, counts: dict[str, Any], found: Sequence[dict[str, str]]) -> None:
-        """Add what a batch has found."""
+        """Add what a batch has found, unless all was ended before the batch was."""
         with self.lock:
+            if self.ended:
+                return
             self.excess = max(self.excess, counts.pop("excess", 0.0))
             self.counts.update(counts)
             for row in found:
@@ -215,18 +238,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     kept = ["--large", str(options.large), *["--check-bounds"] * options.check_bounds]
     workers = range(options.workers)
     threads = [threading.Thread(target=session.work, args=(worker, kind(worker), kept)) for worker in workers]
-    _run_all(threads)
+    session.run(threads)
     print(dict(session.counts), f"greatest error by tolerance {session.excess:.2f}")
     for signature, count in session.findings.most_common():
         print(f"{count:6} {session.paths.get(signature, '')} {signature}")
     return 1 if session.findings else 0
-
-
-def _run_all(threads: Sequence[threading.Thread]) -> None:
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from tests.fuzz.makers import maker
 from tests.fuzz.pool import Pool
 from tests.fuzz.values import Fill
 from tilewright import graphir as gi
-from tilewright.graphir.dims import Dim, product, symbol
+from tilewright.graphir.dims import Dim, product, symbol, symbols_of
 from tilewright.graphir.op import Operator
 from tilewright.graphir.ops.common import ANY, FLOATS, INTEGERS, NUMBERS
 from tilewright.tensorir.dtype import STORAGE_DTYPES, as_dtype
@@ -107,8 +107,10 @@ def eye(pool: Pool, op: Operator) -> gi.Expr:
 
 @maker("sizes")
 def sizes(pool: Pool, op: Operator) -> gi.Expr:
-    x = pool.tensor(least=1)
-    return op(values=x.tensor_type.shape)
+    given = {symbol(name) for name in pool.symbols}
+    # A size that a call computes would need that call among those of the result.
+    dims = [dim for dim in pool.tensor(least=1).tensor_type.shape if given.issuperset(symbols_of([dim]))]
+    return op(values=tuple(dims) or (pool.dim(),))
 
 
 @maker("broadcast_to")

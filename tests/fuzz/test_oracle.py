@@ -40,6 +40,15 @@ def test_what_gelu_leaves_of_a_number_may_be_off_by_units_of_the_number(approxim
     assert oracle.judge([oracle.own[0] + np.array([5e-5, 0], np.float32)], 0).wrong
 
 
+def test_where_errors_would_change_a_size_that_fits_zeros_stay() -> None:
+    x = gi.var("x", shape=(2,))
+    places = gi.broadcast_to(gi.nonzero(gi.sin(x)), shape=(1, 1))  # of 0 and 2: one, with an error of 0 two
+    oracle = Oracle(IRModule.from_expr(gi.Function([x], gi.Tuple([gi.tanh(x), places]))), [np.array([0, 2], "f4")])
+    right, place = oracle.own
+    assert not oracle.judge([right * np.float32(1 + 3e-7), place], 0).wrong
+    assert oracle.judge([right * np.float32(1 + 3e-5), place], 0).wrong
+
+
 def test_integers_are_equal() -> None:
     x = gi.var("x", shape=(2,), dtype="int32")
     oracle = _oracle(gi.multiply(x, x), x, [3, 4], "int32")

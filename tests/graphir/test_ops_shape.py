@@ -60,6 +60,7 @@ def test_axes_are_permuted_added_and_dropped(check: Any, dtype: str) -> None:
     check("expand_dims", [((2, 3), dtype)], {"axis": (0, -1)}, lambda x: x[None, :, :, None])
     check("squeeze", [((1, 3, 1), dtype)], {}, lambda x: x[0, :, 0])
     check("squeeze", [(("n", 1, 1), dtype)], {"axis": -1}, lambda x: x[:, :, 0], None, N)
+    check("squeeze", [(("n", 1, 1), dtype)], {}, lambda x: x[:, 0, 0], None, ({"n": 1}, {"n": 3}))
     check("flip", [(("n", 3), dtype)], {"axis": 0}, lambda x: x[::-1], None, N)
     check("flip", [((2, 3), dtype)], {}, lambda x: x[::-1, ::-1])
 

@@ -38,9 +38,10 @@ class LineProcess:
         """
         if self.process is None:
             self._start()
-        assert self.process is not None and self.process.stdin is not None
-        self.process.stdin.write(request + "\n")
-        self.process.stdin.flush()
+        process = self.process  # another thread may stop it meanwhile
+        assert process is not None and process.stdin is not None
+        process.stdin.write(request + "\n")
+        process.stdin.flush()
         limit = self.time_limit if time_limit is None else time_limit
         try:
             line = self.lines.get(timeout=limit)
@@ -48,7 +49,7 @@ class LineProcess:
             self.stop()
             raise ProcessError("hung", f"no result after {limit:.0f} s") from None
         if not line:
-            code = self.process.wait()
+            code = process.wait()
             self.stop()
             raise ProcessError("crashed", f"the process ended with {code}")
         return line
