@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import sys
@@ -115,15 +116,16 @@ _KERNELS_RUN_ONCE = frozenset({"fuzz", "graphir", "onnx", "passes", "runtime", "
 
 @pytest.fixture(autouse=True, scope="module")
 def _quickly_compiled(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Let numba compile such kernels without optimizations."""
+    """Let numba compile such kernels without optimizations, and LLVM generate equal ones once."""
     room = request.path.relative_to(request.config.rootpath).parts[1]
-    optimized = request.config.getoption("--all-combinations") or request.node.get_closest_marker("optimized")
-    if optimized or room not in _KERNELS_RUN_ONCE:
+    if request.config.getoption("--all-combinations") or room not in _KERNELS_RUN_ONCE:
         yield
         return
-    from quick_numba import compiled_without_optimizations  # here: as above
+    from kept_code import code_kept  # here: as above
+    from quick_numba import compiled_without_optimizations
 
-    with compiled_without_optimizations():
+    optimized = request.node.get_closest_marker("optimized")
+    with code_kept(), contextlib.nullcontext() if optimized else compiled_without_optimizations():
         yield
 
 

@@ -312,6 +312,13 @@ def _parsed(llvm_ir: str, machine: llvm.TargetMachine) -> Iterator[llvm.ModuleRe
         yield module
 
 
+def _object_code(llvm_ir: str, target: Target, effort: Effort) -> bytes:
+    """Return the object code of LLVM IR; raises as :func:`compile_module` does."""
+    with headroom(len(llvm_ir)), _borrowed_machine(target, effort) as machine, _parsed(llvm_ir, machine) as module:
+        _optimize(module, machine, effort, llvm_ir)
+        return emit_object(machine, module)
+
+
 def compile_module(
     functions: Sequence[PrimFunc],
     target: Target,
@@ -335,9 +342,7 @@ def compile_module(
     start = time.perf_counter()
     llvm_ir = emit_llvm_ir(functions, target, entry_names, elsewhere, packed)
     effort = Effort.of(functions)
-    with headroom(len(llvm_ir)), _borrowed_machine(target, effort) as machine, _parsed(llvm_ir, machine) as module:
-        _optimize(module, machine, effort, llvm_ir)
-        object_bytes = emit_object(machine, module)
+    object_bytes = _object_code(llvm_ir, target, effort)
     compiled = CompiledModule(object_bytes, target, llvm_ir, externals or {}, effort)
     called = set[str]().union(*(called_names(func.body) for func in functions))
     compiled.unresolved = tuple(sorted(called - {func.name for func in functions} - set(externals or {})))

@@ -3,6 +3,7 @@ alone, and the results are right on those that this machine has."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 
 import numpy as np
@@ -74,13 +75,14 @@ OTHERS = {
 }
 
 
-def main_kernel(name: str, isa: InstructionSet) -> list[str]:
-    """Return the hot loop of the main kernel: the one with most arithmetic in a loop."""
+@functools.cache
+def main_kernel(name: str, isa: InstructionSet) -> tuple[str, ...]:
+    """Return the hot loop of the main kernel, the one with most arithmetic in a loop: several tests look at each."""
     # Winograd's transforms have other loops; the direct sum is what is looked at.
     level = 2 if name.startswith("conv2d") else 3
     kernels = lowered_kernels({**CONTRACTIONS, **OTHERS}[name](), isa.target, level)
     loops = [hot_loop(kernel, isa) for kernel in kernels if not kernel.name.startswith("layout_transform")]
-    return max(loops, key=lambda loop: len(matching(isa.arithmetic, loop)))
+    return tuple(max(loops, key=lambda loop: len(matching(isa.arithmetic, loop))))
 
 
 @EACH_SET

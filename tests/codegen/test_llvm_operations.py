@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import ml_dtypes
 import numpy as np
@@ -61,19 +63,13 @@ def pairs(dtype: DataType) -> tuple[np.ndarray, np.ndarray]:
     return np.ascontiguousarray(both[:, 0]), np.ascontiguousarray(both[:, 1])
 
 
-def run(formula: Callable[..., Expr], arrays: list[np.ndarray], dtypes: list[DataType], lanes: int) -> np.ndarray:
-    """``formula`` of the arrays' elements, in vectors of ``lanes``."""
-    size = len(arrays[0])
-    i = Var("i")
-    index = Ramp(i * lanes, as_expr(1), lanes) if lanes > 1 else i
-    inputs = [Buffer(f"x{k}", (size,), dtype) for k, dtype in enumerate(dtypes)]
-    value = formula(*[BufferLoad(buffer, (index,)) for buffer in inputs])
-    output = Buffer("y", (size,), value.dtype.element)
-    body = For(i, as_expr(0), as_expr(size // lanes), "serial", BufferStore(output, value, (index,)))
-    func = PrimFunc("f", (*inputs, output), body)
-    result = np.zeros(size, value.dtype.element.numpy)
-    call_primfunc(compile_module([func], TARGET), func, *arrays, result)
-    return result
+def by_constant(op: str, constant: float) -> Callable[[Expr], Expr]:
+    return lambda x: BinaryOp(op, x, const(constant, x.dtype))
+
+
+def elementwise(function: str, *args: Expr) -> Call:
+    """A function whose result has the type of its arguments."""
+    return Call(function, args, args[0].dtype)
 
 
 def assert_same(found: np.ndarray, expected: np.ndarray, what: str) -> None:
@@ -82,6 +78,52 @@ def assert_same(found: np.ndarray, expected: np.ndarray, what: str) -> None:
     if found.dtype.kind not in "biu":
         same |= (found != found) & (expected != expected)
     assert same.all(), f"{what}: {np.flatnonzero(~same)[:5]}: {found[~same][:5]}, expected {expected[~same][:5]}"
+
+
+@dataclasses.dataclass
+class Operation:
+    """``formula`` of the arrays' elements, in vectors of ``lanes``, and the check of its result; ``what`` it is stands
+    in the error."""
+
+    formula: Callable[..., Expr]
+    arrays: list[np.ndarray]
+    lanes: int
+    expected: np.ndarray
+    what: str
+    check: Callable[[np.ndarray, np.ndarray, str], None] = assert_same
+
+    def function(self, name: str) -> PrimFunc:
+        size, lanes, i = len(self.arrays[0]), self.lanes, Var("i")
+        index = Ramp(i * lanes, as_expr(1), lanes) if lanes > 1 else i
+        inputs = [Buffer(f"x{k}", (size,), array.dtype.name) for k, array in enumerate(self.arrays)]
+        value = self.formula(*[BufferLoad(buffer, (index,)) for buffer in inputs])
+        output = Buffer("y", (size,), value.dtype.element)
+        body = For(i, as_expr(0), as_expr(size // lanes), "serial", BufferStore(output, value, (index,)))
+        return PrimFunc(name, (*inputs, output), body)
+
+
+def check(cases: Iterable[Operation]) -> list[np.ndarray]:
+    """Check the operations, each a function of one module: a module for each takes LLVM twice the time. Return their
+    results."""
+    operations = list(cases)
+    functions = [operation.function(f"f{number}") for number, operation in enumerate(operations)]
+    module, results = compile_module(functions, TARGET), []
+    for operation, function in zip(operations, functions, strict=True):
+        output = function.params[-1]
+        assert isinstance(output, Buffer)
+        results.append(np.zeros(len(operation.arrays[0]), output.dtype.numpy))
+        call_primfunc(module, function, *operation.arrays, results[-1])
+        operation.check(results[-1], operation.expected, operation.what)
+    return results
+
+
+def assert_same_bits(found: np.ndarray, expected: np.ndarray, what: str) -> None:
+    assert found.tobytes() == expected.tobytes(), what
+
+
+def close_within(rtol: float) -> Callable[[np.ndarray, np.ndarray, str], None]:
+    """Return a check for a relative difference of at most ``rtol``."""
+    return lambda found, expected, what: np.testing.assert_allclose(found, expected, rtol=rtol, err_msg=what)
 
 
 def exact_float(op: str, a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -125,9 +167,10 @@ def exact_integer(op: str, a: int, b: int, dtype: DataType) -> int:
 def test_float_operations_round_once(name: str, lanes: int) -> None:
     dtype = DataType(name)
     a, b = pairs(dtype)
-    for op in ("add", "sub", "mul", "div", "min", "max"):
-        found = run(lambda x, y, op=op: BinaryOp(op, x, y), [a, b], [dtype, dtype], lanes)
-        assert_same(found, exact_float(op, a, b), f"{op} {name}")
+    check(
+        Operation(functools.partial(BinaryOp, op), [a, b], lanes, exact_float(op, a, b), f"{op} {name}")
+        for op in ("add", "sub", "mul", "div", "min", "max")
+    )
 
 
 INTEGER_OPS = ["add", "sub", "mul", "floordiv", "floormod", "truncdiv", "truncmod", "min", "max"]
@@ -139,21 +182,24 @@ INTEGER_OPS += ["bitand", "bitor", "bitxor", "shl", "shr"]
 def test_integer_operations_wrap_and_never_trap(name: str, lanes: int) -> None:
     dtype = DataType(name)
     a, b = pairs(dtype)
+    operations = []
     for op in INTEGER_OPS:
-        found = run(lambda x, y, op=op: BinaryOp(op, x, y), [a, b], [dtype, dtype], lanes)
-        expected = [exact_integer(op, int(x), int(y), dtype) for x, y in zip(a, b, strict=True)]
-        assert_same(found, np.array(expected, dtype.numpy), f"{op} {name}")
+        exact = [exact_integer(op, int(x), int(y), dtype) for x, y in zip(a, b, strict=True)]
+        expected = np.array(exact, dtype.numpy)
+        operations.append(Operation(functools.partial(BinaryOp, op), [a, b], lanes, expected, f"{op} {name}"))
+    check(operations)
 
 
 @pytest.mark.parametrize("divisor", [1, 2, 3, 7, 8, 64, -1, -3, -8, 0])
 def test_division_by_a_constant(divisor: int) -> None:
     dtype = DataType("int32")
     a = np.tile(edge_values(dtype), 8)[:160]
+    operations = []
     for op in ("floordiv", "floormod", "truncdiv", "truncmod"):
+        expected = np.array([exact_integer(op, int(x), divisor, dtype) for x in a], dtype.numpy)
         for lanes in (1, 8):
-            found = run(lambda x, op=op: BinaryOp(op, x, const(divisor, x.dtype)), [a], [dtype], lanes)
-            expected = [exact_integer(op, int(x), divisor, dtype) for x in a]
-            assert_same(found, np.array(expected, dtype.numpy), f"{op} {divisor}")
+            operations.append(Operation(by_constant(op, divisor), [a], lanes, expected, f"{op} {divisor}"))
+    check(operations)
 
 
 @pytest.mark.parametrize("name", FLOATS)
@@ -161,13 +207,11 @@ def test_division_by_a_constant(divisor: int) -> None:
 def test_extremum_with_a_constant_keeps_nan(name: str, op: str) -> None:
     dtype = DataType(name)
     a = np.tile(edge_values(dtype), 5)
-    for constant in (0.0, 1.5, math.nan):
-        for formula in (
-            lambda x, c=constant: BinaryOp(op, x, const(c, x.dtype)),
-            lambda x, c=constant: BinaryOp(op, const(c, x.dtype), x),
-        ):
-            expected = exact_float(op, a, np.full_like(a, constant))
-            assert_same(run(formula, [a], [dtype], 8), expected, f"{op} {constant}")
+    check(
+        Operation(formula, [a], 8, exact_float(op, a, np.full_like(a, constant)), f"{op} {constant}")
+        for constant in (0.0, 1.5, math.nan)
+        for formula in (by_constant(op, constant), lambda x, c=constant: BinaryOp(op, const(c, x.dtype), x))
+    )
 
 
 @pytest.mark.parametrize("lanes", LANES)
@@ -176,49 +220,53 @@ def test_comparisons(name: str, lanes: int) -> None:
     dtype = DataType(name)
     a, b = pairs(dtype)
     wide = (lambda v: v.astype(np.float32)) if name in ("float16", "bfloat16") else (lambda v: v)
-    functions = {
-        "eq": np.equal,
-        "ne": np.not_equal,
-        "lt": np.less,
-        "le": np.less_equal,
-        "gt": np.greater,
-        "ge": np.greater_equal,
-    }
-    for op, function in functions.items():
-        found = run(lambda x, y, op=op: Compare(op, x, y), [a, b], [dtype, dtype], lanes)
-        assert_same(found, function(wide(a), wide(b)), f"{op} {name}")
+    functions = {"eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal}
+    functions |= {"gt": np.greater, "ge": np.greater_equal}
+    check(
+        Operation(functools.partial(Compare, op), [a, b], lanes, function(wide(a), wide(b)), f"{op} {name}")
+        for op, function in functions.items()
+    )
 
 
 @pytest.mark.parametrize("lanes", LANES)
 def test_logic_and_selection(lanes: int) -> None:
     dtype = DataType("bool")
     a, b = pairs(dtype)
-    for op, function in {
-        "and": np.logical_and,
-        "or": np.logical_or,
-        "bitxor": np.logical_xor,
-        "min": np.logical_and,
-        "max": np.logical_or,
-    }.items():
-        assert_same(run(lambda x, y, op=op: BinaryOp(op, x, y), [a, b], [dtype] * 2, lanes), function(a, b), op)
-    assert_same(run(lambda x: UnaryOp("not", x), [a], [dtype], lanes), ~a, "not")
+    functions = {"and": np.logical_and, "or": np.logical_or, "bitxor": np.logical_xor}
+    functions |= {"min": np.logical_and, "max": np.logical_or}
     values = [np.arange(len(a), dtype=np.float32), -np.arange(len(a), dtype=np.float32)]
-    found = run(Select, [a, *values], [dtype, *[DataType("float32")] * 2], lanes)
-    assert_same(found, np.where(a, *values), "select")
+    operations = [
+        Operation(functools.partial(BinaryOp, op), [a, b], lanes, function(a, b), op)
+        for op, function in functions.items()
+    ]
+    operations.append(Operation(functools.partial(UnaryOp, "not"), [a], lanes, ~a, "not"))
+    operations.append(Operation(Select, [a, *values], lanes, np.where(a, *values), "select"))
+    check(operations)
 
 
 @pytest.mark.parametrize("name", NUMBERS)
 def test_unary_operations(name: str) -> None:
     dtype = DataType(name)
     a = np.tile(edge_values(dtype), 5)
+    operations = []
     with np.errstate(all="ignore"):
         for lanes in (1, 5):
-            found = run(lambda x: UnaryOp("neg", x), [a], [dtype], lanes)
-            assert_same(found, np.negative(a), f"neg {name}")
-            found = run(lambda x: Call("abs", (x,), x.dtype), [a], [dtype], lanes)
-            assert_same(found, np.abs(a), f"abs {name}")
+            operations += [
+                Operation(functools.partial(UnaryOp, "neg"), [a], lanes, np.negative(a), f"neg {name}"),
+                Operation(functools.partial(elementwise, "abs"), [a], lanes, np.abs(a), f"abs {name}"),
+            ]
             if dtype.is_integer:
-                assert_same(run(lambda x: UnaryOp("bitnot", x), [a], [dtype], lanes), ~a, f"bitnot {name}")
+                operations.append(Operation(functools.partial(UnaryOp, "bitnot"), [a], lanes, ~a, f"bitnot {name}"))
+    check(operations)
+
+
+def function_to(target: DataType, function: str) -> Callable[[Expr], Expr]:
+    """A function whose result has another element type than its argument."""
+    return lambda x: Call(function, (x,), target.with_lanes(x.dtype.lanes))
+
+
+def cast_to(target: DataType) -> Callable[[Expr], Expr]:
+    return lambda x: Cast(target.with_lanes(x.dtype.lanes), x)
 
 
 def expected_cast(a: np.ndarray, target: DataType) -> np.ndarray:
@@ -240,10 +288,11 @@ def expected_cast(a: np.ndarray, target: DataType) -> np.ndarray:
 def test_casts_to_every_type(source: str) -> None:
     dtype = DataType(source)
     a = np.tile(edge_values(dtype), 8)[:128]
-    for target in map(DataType, TENSOR_DTYPES):
-        for lanes in (1, 16):
-            found = run(lambda x, target=target: Cast(target.with_lanes(x.dtype.lanes), x), [a], [dtype], lanes)
-            assert_same(found, expected_cast(a, target), f"{source} to {target!s}, {lanes} lanes")
+    check(
+        Operation(cast_to(target), [a], lanes, expected_cast(a, target), f"{source} to {target!s}, {lanes} lanes")
+        for target in map(DataType, TENSOR_DTYPES)
+        for lanes in (1, 16)
+    )
 
 
 def test_every_float16_and_bfloat16_widens_and_every_rounding_boundary_narrows() -> None:
@@ -252,17 +301,16 @@ def test_every_float16_and_bfloat16_widens_and_every_rounding_boundary_narrows()
     for name in ("float16", "bfloat16"):
         dtype = DataType(name)
         values = bits.view(dtype.numpy)
-        widened = run(lambda x: Cast(single.with_lanes(16), x), [values], [dtype], 16)
-        assert_same(widened, values.astype(np.float32), f"{name} to float32")
+        (widened,) = check([Operation(cast_to(single), [values], 16, values.astype(np.float32), f"{name} to float32")])
         exact = np.sort(widened[np.isfinite(widened)].astype(np.float64))
         middles = ((exact[1:] + exact[:-1]) / 2).astype(np.float32)
         near = np.concatenate(
             [middles, np.nextafter(middles, np.float32(9e9)), np.nextafter(middles, np.float32(-9e9))]
         )
         near = near[: len(near) // 16 * 16]
-        found = run(lambda x, d=dtype: Cast(d.with_lanes(16), x), [near], [single], 16)
         with np.errstate(over="ignore"):
-            assert (found.view(np.uint16) == near.astype(dtype.numpy).view(np.uint16)).all()
+            expected = near.astype(dtype.numpy)
+        check([Operation(cast_to(dtype), [near], 16, expected, f"float32 to {name}", assert_same_bits)])
 
 
 def test_float64_rounds_once_to_float16() -> None:
@@ -270,8 +318,7 @@ def test_float64_rounds_once_to_float16() -> None:
     middles = (exact[1:] + exact[:-1]) / 2
     near = np.concatenate([middles, middles * (1 + 2**-40), middles * (1 - 2**-40)])
     near = near[: len(near) // 16 * 16]
-    found = run(lambda x: Cast(DataType("float16x16"), x), [near], [DataType("float64")], 16)
-    assert (found == near.astype(np.float16)).all()
+    check([Operation(cast_to(DataType("float16")), [near], 16, near.astype(np.float16), "float64 to float16")])
 
 
 REFERENCES: dict[str, Callable[..., np.ndarray]] = {
@@ -313,20 +360,17 @@ REFERENCES: dict[str, Callable[..., np.ndarray]] = {
 def test_functions_of_floats_round_once(name: str) -> None:
     dtype = DataType(name)
     a, b = pairs(dtype)
+    operations = []
     for function, reference in REFERENCES.items():
         two = function in ("pow", "fmod", "atan2", "copysign")
         args = [a, b] if two else [edge_values(dtype)[:24].copy()]
         with np.errstate(all="ignore"):
             expected = reference(*[x.astype(np.float64) for x in args]).astype(dtype.numpy)
-        for lanes in (1, 8):
-            found = run(lambda *x, f=function: Call(f, x, x[0].dtype), args, [dtype] * len(args), lanes)
-            if name in ("float32", "float64"):
-                # Two C libraries differ by a unit in the last place of float64.
-                np.testing.assert_allclose(
-                    found, expected, rtol=4e-16 if name == "float64" else 1.2e-7, err_msg=function
-                )
-            else:
-                assert_same(found, expected, f"{function} {name}")
+        formula = functools.partial(elementwise, function)
+        # Two C libraries differ by a unit in the last place of float64.
+        rounded = {"float32": close_within(1.2e-7), "float64": close_within(4e-16)}.get(name, assert_same)
+        operations += [Operation(formula, args, lanes, expected, f"{function} {name}", rounded) for lanes in (1, 8)]
+    check(operations)
 
 
 @pytest.mark.parametrize("name", FLOATS)
@@ -337,12 +381,9 @@ def test_fused_multiply_add_rounds_once(name: str) -> None:
     with np.errstate(all="ignore"):
         wide = np.longdouble if name == "float64" else np.float64
         expected = (a.astype(wide) * b.astype(wide) + c.astype(wide)).astype(dtype.numpy)
-    for lanes in (1, 16):
-        found = run(lambda x, y, z: Call("fma", (x, y, z), x.dtype), [a, b, c], [dtype] * 3, lanes)
-        if name == "float64":
-            np.testing.assert_allclose(found, expected, rtol=2.3e-16)
-        else:
-            assert_same(found, expected, "fma")
+    rounded = close_within(2.3e-16) if name == "float64" else assert_same
+    fma = functools.partial(elementwise, "fma")
+    check(Operation(fma, [a, b, c], lanes, expected, "fma", rounded) for lanes in (1, 16))
 
 
 @pytest.mark.parametrize("name", FLOATS)
@@ -350,55 +391,56 @@ def test_classification(name: str) -> None:
     dtype = DataType(name)
     a = np.tile(edge_values(dtype), 5)
     wide = a.astype(np.float64)
-    for function, reference in {"isnan": np.isnan, "isinf": np.isinf, "isfinite": np.isfinite}.items():
-        for lanes in (1, 8):
-            found = run(
-                lambda x, f=function: Call(f, (x,), DataType("bool").with_lanes(x.dtype.lanes)), [a], [dtype], lanes
-            )
-            assert_same(found, reference(wide), function)
+    functions = {"isnan": np.isnan, "isinf": np.isinf, "isfinite": np.isfinite}
+    check(
+        Operation(function_to(DataType("bool"), function), [a], lanes, reference(wide), function)
+        for function, reference in functions.items()
+        for lanes in (1, 8)
+    )
 
 
 def test_bits() -> None:
+    operations = []
     for name in INTEGERS:
         dtype = DataType(name)
         a = np.tile(edge_values(dtype), 8)[:160]
         unsigned = [int(v) & ((1 << dtype.bits) - 1) for v in a]
-        found = run(lambda x: Call("popcount", (x,), x.dtype), [a], [dtype], 8)
-        assert_same(found, np.array([v.bit_count() for v in unsigned], dtype.numpy), "popcount")
-        found = run(lambda x: Call("count_leading_zeros", (x,), x.dtype), [a], [dtype], 8)
-        assert_same(found, np.array([dtype.bits - v.bit_length() for v in unsigned], dtype.numpy), "clz")
+        ones = np.array([v.bit_count() for v in unsigned], dtype.numpy)
+        zeros = np.array([dtype.bits - v.bit_length() for v in unsigned], dtype.numpy)
+        operations += [
+            Operation(functools.partial(elementwise, "popcount"), [a], 8, ones, "popcount"),
+            Operation(functools.partial(elementwise, "count_leading_zeros"), [a], 8, zeros, "clz"),
+        ]
     for source, target in [("float32", "int32"), ("bfloat16", "uint16"), ("float16", "bfloat16"), ("int64", "float64")]:
         a = np.tile(edge_values(DataType(source)), 8)[:160]
         a = a[a == a]
         a = a[: len(a) // 8 * 8]
-        found = run(
-            lambda x, t=target: Call("reinterpret", (x,), DataType(t).with_lanes(x.dtype.lanes)),
-            [a],
-            [DataType(source)],
-            8,
-        )
-        assert found.tobytes() == a.tobytes()
+        reinterpret = function_to(DataType(target), "reinterpret")
+        operations.append(Operation(reinterpret, [a], 8, a, f"reinterpret {source}", assert_same_bits))
+    check(operations)
 
 
 @pytest.mark.parametrize("lanes", [2, 5, 16])
 def test_reductions_across_lanes(lanes: int) -> None:
+    reductions = {
+        "reduce_add": np.add,
+        "reduce_mul": np.multiply,
+        "reduce_min": np.minimum,
+        "reduce_max": np.maximum,
+    }
+    functions = []
     for name in NUMBERS:
+        source, result = Buffer("x", (lanes,), name), Buffer("y", (4,), name)
+        value = BufferLoad(source, (Ramp(as_expr(0), as_expr(1), lanes),))
+        calls = [Call(reduction, (value,), DataType(name)) for reduction in reductions]
+        body = sequence(*[BufferStore(result, call, (as_expr(k),)) for k, call in enumerate(calls)])
+        functions.append(PrimFunc(f"of_{name}", (source, result), body))
+    module = compile_module(functions, TARGET)
+    for name, function in zip(NUMBERS, functions, strict=True):
         dtype = DataType(name)
         a = (np.arange(lanes) % 3 + 1).astype(dtype.numpy)
-        source, result = Buffer("x", (lanes,), dtype), Buffer("y", (4,), dtype)
-        value = BufferLoad(source, (Ramp(as_expr(0), as_expr(1), lanes),))
-        functions = {
-            "reduce_add": np.add,
-            "reduce_mul": np.multiply,
-            "reduce_min": np.minimum,
-            "reduce_max": np.maximum,
-        }
-        body = sequence(
-            *[BufferStore(result, Call(f, (value,), dtype), (as_expr(k),)) for k, f in enumerate(functions)]
-        )
-        func = PrimFunc("f", (source, result), body)
         found = np.zeros(4, dtype.numpy)
-        call_primfunc(compile_module([func], TARGET), func, a, found)
+        call_primfunc(module, function, a, found)
         wide = a.astype(np.float64) if dtype.is_float else a.astype(dtype.numpy)
-        expected = np.array([int(f.reduce(wide, dtype=wide.dtype)) for f in functions.values()]).astype(dtype.numpy)
+        expected = np.array([int(f.reduce(wide, dtype=wide.dtype)) for f in reductions.values()]).astype(dtype.numpy)
         assert_same(found, expected, name)

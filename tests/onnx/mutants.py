@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import collections
+import contextlib
 import dataclasses
 import functools
 import json
@@ -21,7 +22,7 @@ import resource
 import sys
 import time
 import traceback
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -170,19 +171,25 @@ class End:
         return self.status in ("bug", "crashed", "hung")
 
 
-def examine_all(
-    seed: int, numbers: Iterable[int], level: int = 0, suite: bool = False, build_every: int = BUILD_EVERY
-) -> Iterator[End]:
-    """The end of each mutant."""
+@contextlib.contextmanager
+def examining(
+    seed: int, level: int = 0, suite: bool = False, build_every: int = BUILD_EVERY
+) -> Iterator[Callable[[Iterable[int]], Iterator[End]]]:
+    """Yield what finds the end of each mutant of ``seed`` whose number it gets. All are examined by one process, until
+    one of them ends it."""
     arguments = ["tests.onnx.mutants", "--worker", "--seed", str(seed), "--level", str(level), *["--suite"] * suite]
     arguments += ["--build-every", str(build_every)]
     worker = LineProcess(arguments, TIME_LIMIT)
-    try:
+
+    def ends(numbers: Iterable[int]) -> Iterator[End]:
         for number in numbers:
             try:
                 yield End(number, *json.loads(worker.ask(str(number))))
             except ProcessError as error:
                 yield End(number, mutant(seed, number, suite)[0], error.status, error.reason)
+
+    try:
+        yield ends
     finally:
         worker.stop()
 
@@ -210,10 +217,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     ends = []
     bugs: dict[str, list[int]] = collections.defaultdict(list)
     numbers = range(options.count)
-    for end in examine_all(options.seed, numbers, options.level, options.suite, options.build_every):
-        ends.append(end)
-        if end.is_bug:
-            bugs[f"{end.status} {end.reason}"].append(end.number)
+    with examining(options.seed, options.level, options.suite, options.build_every) as examined:
+        for end in examined(numbers):
+            ends.append(end)
+            if end.is_bug:
+                bugs[f"{end.status} {end.reason}"].append(end.number)
     print(dict(collections.Counter(end.status for end in ends)))
     print(f"{sum(end.seconds for end in ends):.1f} s, at most {max(end.seconds for end in ends):.2f} s for one and")
     print(f"{max(end.peak for end in ends) >> 20} MiB in memory")

@@ -5,10 +5,11 @@ from __future__ import annotations
 import collections
 import json
 import signal
+from collections.abc import Callable, Iterable, Iterator
 
 import pytest
 
-from tests.onnx.mutants import examine_all
+from tests.onnx.mutants import End, examining
 from tests.onnx.process import LineProcess, ProcessError
 
 
@@ -25,9 +26,16 @@ def test_a_process_that_ends_is_noticed_and_replaced() -> None:
     assert caught.value.status == "hung"
 
 
+@pytest.fixture(scope="module")
+def examined() -> Iterator[Callable[[Iterable[int]], Iterator[End]]]:
+    """Finds the ends of mutants in a process that all tests share."""
+    with examining(seed=0) as ends:
+        yield ends
+
+
 @pytest.mark.parametrize("part", range(5))
-def test_mutated_models(part: int) -> None:
-    ends = list(examine_all(seed=0, numbers=range(part * 1000, (part + 1) * 1000)))
+def test_mutated_models(examined: Callable[[Iterable[int]], Iterator[End]], part: int) -> None:
+    ends = list(examined(range(part * 1000, (part + 1) * 1000)))
     bugs = [f"--seed 0 --show {end.number} ({end.name}): {end.status}: {end.reason}" for end in ends if end.is_bug]
     assert not bugs, "\n".join(bugs)
     counts = collections.Counter(end.status for end in ends)

@@ -1,12 +1,15 @@
-"""Modules load when something in them is used, and no program notices: each in a fresh interpreter."""
+"""Modules load when something in them is used, and no program notices: each in an interpreter without any of them."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 
 import pytest
+
+from tests.packaging.fresh import FreshProcesses
 
 HEAVY = {"click", "google", "lark", "llvmlite", "ml_dtypes", "numba", "numpy", "onnx", "rich"}
 #: What a model that is built and called needs nothing of.
@@ -30,19 +33,28 @@ model = tw.build(gi.Function([x], gi.tanh(x + 1)), tw.Target("llvm", num_threads
 assert np.allclose(model(np.zeros((2, 8), "float32")), np.tanh(1.0))
 """
 
+ENVIRONMENT = {**os.environ, "TILEWRIGHT_CACHE": "off"}
 
-def fresh(program: str) -> list[str]:
-    """The words that a new interpreter prints when it runs ``program``."""
-    environment = {**os.environ, "TILEWRIGHT_CACHE": "off"}
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.split()
+
+@pytest.fixture(scope="module")
+def fresh() -> Iterator[Callable[[str], None]]:
+    """Runs a program in a process without modules of the package."""
+    processes = FreshProcesses()
+
+    def run(program: str) -> None:
+        ended = processes.run(program, [], ENVIRONMENT)
+        assert ended.status == 0, ended.errors
+
+    yield run
+    processes.stop()
 
 
 def loaded_by(program: str) -> set[str]:
-    """The modules that are there after ``program``, but for those that every interpreter starts with."""
-    ended = fresh(f"import sys\nbefore = set(sys.modules)\n{program}\nprint(*(sys.modules.keys() - before))")
-    return set(ended)
+    """The modules that are there after ``program`` in a new interpreter, but for those that each starts with."""
+    program = f"import sys\nbefore = set(sys.modules)\n{program}\nprint(*(sys.modules.keys() - before))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=ENVIRONMENT)
+    assert done.returncode == 0, done.stderr
+    return set(done.stdout.split())
 
 
 def test_importing_the_package_loads_what_loads_the_rest_and_no_library() -> None:
@@ -84,7 +96,7 @@ with contextlib.suppress(SystemExit), contextlib.redirect_stdout(None):
         ".codegen.numba_",
     ],
 )
-def test_every_name_of_a_package_is_there(package: str) -> None:
+def test_every_name_of_a_package_is_there(fresh: Callable[[str], None], package: str) -> None:
     fresh(f"""
 import importlib
 package = importlib.import_module("tilewright{package}")
@@ -108,7 +120,9 @@ else:
     ("package", "name"),
     [("runtime", "build"), ("runtime.observe.numeric", "minimize"), ("graphir", "verify")],
 )
-def test_a_name_that_is_also_a_submodules_is_not_replaced_when_that_loads(package: str, name: str) -> None:
+def test_a_name_that_is_also_a_submodules_is_not_replaced_when_that_loads(
+    fresh: Callable[[str], None], package: str, name: str
+) -> None:
     fresh(f"""
 import tilewright.{package}.{name}
 from tilewright.{package} import {name}
@@ -117,7 +131,7 @@ assert tilewright.{package}.{name} is {name}
 """)
 
 
-def test_packages_and_modules_are_attributes_without_an_import() -> None:
+def test_packages_and_modules_are_attributes_without_an_import(fresh: Callable[[str], None]) -> None:
     fresh("""
 import tilewright as tw
 assert tw.runtime.observe.numeric.ulps.ulp_distance and tw.codegen.llvm.compile_module and tw.graphir.types.TensorType
@@ -144,11 +158,11 @@ assert tw.passes.pipelines.STAGES and tw.passes.tensor.Simplify and tw.tensorir.
         "options": "from tilewright import PassContext; assert 'tensorir.UnrollLoop' in PassContext.list_configs()",
     }.values(),
 )
-def test_what_registers_is_there_when_it_is_asked_for_first(program: str) -> None:
+def test_what_registers_is_there_when_it_is_asked_for_first(fresh: Callable[[str], None], program: str) -> None:
     fresh(program)
 
 
-def test_names_of_the_project_are_taken_before_its_modules_are_loaded() -> None:
+def test_names_of_the_project_are_taken_before_its_modules_are_loaded(fresh: Callable[[str], None]) -> None:
     fresh("""
 import dataclasses
 from tilewright.graphir import Operator, register_operator
@@ -182,7 +196,9 @@ else:
 """)
 
 
-def test_a_change_of_the_source_after_the_first_import_is_seen_by_what_loads_later() -> None:
+def test_a_change_of_the_source_after_the_first_import_is_seen_by_what_loads_later(
+    fresh: Callable[[str], None],
+) -> None:
     fresh("""
 import time
 import tilewright
@@ -192,7 +208,7 @@ assert build_cache._BEGIN < changed, "code that is not what runs would be kept u
 """)
 
 
-def test_threads_may_ask_for_the_first_time_together() -> None:
+def test_threads_may_ask_for_the_first_time_together(fresh: Callable[[str], None]) -> None:
     fresh("""
 import threading
 import tilewright as tw

@@ -6,10 +6,13 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.packaging.fresh import FreshProcesses
 
 CORES = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
 
@@ -63,20 +66,26 @@ PINNED = f"os.sched_setaffinity(0, [{CORES[0] if CORES else 0}])"
 WIDE = f"os.sched_setaffinity(0, {CORES})"
 
 
-def run(before: str = "", after: str = "", threads: int = 0, kind: str = "llvm", **environment: str) -> dict[str, Any]:
-    """Run the script with the code ``before`` the import of Tilewright and ``after`` it; return its output."""
-    inherited = {name: text for name, text in os.environ.items() if not name.startswith(("NUMBA_", "TILEWRIGHT_"))}
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, before, after, str(threads), kind],
-        env={**inherited, **environment},
-        capture_output=True,
-        text=True,
-        timeout=600,
-    )
-    assert done.returncode == 0, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)
-    assert found.pop("right")
-    return found
+Run = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def run() -> Iterator[Run]:
+    """Runs the script with the code ``before`` the import of Tilewright and ``after`` it; returns its output."""
+    processes = FreshProcesses()
+
+    def run(
+        before: str = "", after: str = "", threads: int = 0, kind: str = "llvm", **environment: str
+    ) -> dict[str, Any]:
+        inherited = {name: text for name, text in os.environ.items() if not name.startswith(("NUMBA_", "TILEWRIGHT_"))}
+        ended = processes.run(SCRIPT, [before, after, str(threads), kind], {**inherited, **environment})
+        assert ended.status == 0, ended.errors
+        found: dict[str, Any] = json.loads(ended.output)
+        assert found.pop("right")
+        return found
+
+    yield run
+    processes.stop()
 
 
 def quota(root: Path, cores: float) -> str:
@@ -91,14 +100,14 @@ def quota(root: Path, cores: float) -> str:
     return f"from tilewright.tensorir import cores; cores.ROOT = pathlib.Path({str(root)!r})"
 
 
-def test_all_cores_of_the_mask_are_used() -> None:
+def test_all_cores_of_the_mask_are_used(run: Run) -> None:
     found = run()
     assert (found["threads"], found["limit"]) == (len(CORES), len(CORES))
     assert found["ran"] > 1
 
 
 @pytest.mark.parametrize("when", ["before the import", "after the import", "after numba's import"])
-def test_process_pinned_to_one_core_builds_serial_code(when: str) -> None:
+def test_process_pinned_to_one_core_builds_serial_code(run: Run, when: str) -> None:
     before = {"before the import": PINNED, "after the import": "", "after numba's import": "import numba"}[when]
     found = run(before, "" if before == PINNED else PINNED)
     assert (found["threads"], found["limit"], found["ran"]) == (1, 1, 1)
@@ -106,26 +115,26 @@ def test_process_pinned_to_one_core_builds_serial_code(when: str) -> None:
 
 @pytest.mark.parametrize("kind", ["llvm", "numba"])
 @pytest.mark.parametrize("before", ["", "import numba"])
-def test_more_threads_than_a_pinned_process_has_do_not_run(kind: str, before: str) -> None:
+def test_more_threads_than_a_pinned_process_has_do_not_run(run: Run, kind: str, before: str) -> None:
     found = run(before, PINNED, threads=8, kind=kind)
     assert (found["threads"], found["limit"], found["ran"]) == (8, 1, 1)
 
 
 @pytest.mark.parametrize("kind", ["llvm", "numba"])
-def test_quota_limits_the_threads(tmp_path: Path, kind: str) -> None:
+def test_quota_limits_the_threads(run: Run, tmp_path: Path, kind: str) -> None:
     found = run(after=quota(tmp_path, 0.5), kind=kind)
     assert (found["threads"], found["ran"]) == (1, 1)
     found = run(after=quota(tmp_path, 1.0), kind=kind, threads=4)
     assert (found["limit"], found["ran"]) == (1, 1)
 
 
-def test_quota_of_one_core_and_a_half_is_worth_two_threads(tmp_path: Path) -> None:
+def test_quota_of_one_core_and_a_half_is_worth_two_threads(run: Run, tmp_path: Path) -> None:
     found = run(after=quota(tmp_path, 1.5))
     assert (found["threads"], found["limit"]) == (2, 2)
     assert found["ran"] == 2
 
 
-def test_number_of_threads_that_the_user_names_is_taken(tmp_path: Path) -> None:
+def test_number_of_threads_that_the_user_names_is_taken(run: Run, tmp_path: Path) -> None:
     found = run(NUMBA_NUM_THREADS="3")
     assert (found["threads"], found["limit"]) == (3, 3)
     found = run(after=quota(tmp_path, 1.0), NUMBA_NUM_THREADS="2")
@@ -135,18 +144,18 @@ def test_number_of_threads_that_the_user_names_is_taken(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["llvm", "numba"])
-def test_target_of_one_thread_runs_one(kind: str) -> None:
+def test_target_of_one_thread_runs_one(run: Run, kind: str) -> None:
     found = run(threads=1, kind=kind)
     assert (found["threads"], found["ran"]) == (1, 1)
 
 
-def test_mask_counts_when_the_pool_starts() -> None:
+def test_mask_counts_when_the_pool_starts(run: Run) -> None:
     found = run(PINNED, WIDE)
     assert (found["threads"], found["limit"]) == (len(CORES), len(CORES))
     assert found["ran"] > 1
 
 
-def test_build_that_was_kept_for_many_threads_runs_on_one_core(tmp_path: Path) -> None:
+def test_build_that_was_kept_for_many_threads_runs_on_one_core(run: Run, tmp_path: Path) -> None:
     first = run(threads=8, TILEWRIGHT_CACHE_DIR=str(tmp_path))
     assert (first["limit"], first["passes"]) == (len(CORES), 1)
     again = run(PINNED, threads=8, TILEWRIGHT_CACHE_DIR=str(tmp_path))
