@@ -30,22 +30,38 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="also what takes minutes: operators through numba with every element type in every case, rather than each "
         "type and each case once, all of numba's code optimized, and tests marked exhaustive",
     )
+    parser.addoption(
+        "--exhaustive-part",
+        action="store_true",
+        help="with --all-combinations: only the tests that do more by it, to run behind those that run without it",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Register the marks of tests."""
     config.addinivalue_line("markers", "exhaustive: takes a minute or more; runs with --all-combinations")
+    config.addinivalue_line("markers", "combinations: has more cases with --all-combinations")
     config.addinivalue_line("markers", "optimized: a file in which numba optimizes what it compiles, as for users")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave exhaustive tests out of runs that did not request them."""
-    if config.getoption("--all-combinations"):
+    """Leave exhaustive tests out of runs that did not request them, and others out of the exhaustive part."""
+    if not config.getoption("--all-combinations"):
+        left_out = [item for item in items if item.get_closest_marker("exhaustive")]
+    elif config.getoption("--exhaustive-part"):
+        left_out = [item for item in items if not _does_more(item)]
+    else:
         return
-    left_out = [item for item in items if item.get_closest_marker("exhaustive")]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if not item.get_closest_marker("exhaustive")]
+        missing = set(left_out)
+        items[:] = [item for item in items if item not in missing]
+
+
+def _does_more(item: pytest.Item) -> bool:
+    """Whether a test runs only, or does more, with ``--all-combinations``: numba compiles every case of an operator."""
+    marked = any(item.get_closest_marker(name) for name in ("exhaustive", "combinations"))
+    return marked or "checker" in getattr(item, "fixturenames", ())
 
 
 @pytest.fixture(autouse=True, scope="session")

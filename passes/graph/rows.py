@@ -1,4 +1,5 @@
-"""Rules of ``SimplifyExpr`` for dense layers of joined rows: the axes before the last stay as they are.
+"""Rules of ``SimplifyExpr`` for dense layers, and products with one matrix, of joined rows: the axes before the last
+stay as they are.
 
 PyTorch decomposes a layer of ``[batch, words, width]`` to a product of matrices between two reshapes. A reshape between
 a product and what follows it keeps the two apart, so it moves behind the product, where it meets the other one::
@@ -22,11 +23,12 @@ from tilewright.passes.graph.pattern import Bind, Match, Op, Rule
 
 
 def _dense_of_joined_rows(match: Match) -> Expr | None:
-    """``nn.dense(reshape(x), w) -> reshape(nn.dense(x, w))``, also where the reshape joins the last axes of ``x``."""
+    """``nn.dense(reshape(x), w) -> reshape(nn.dense(x, w))``, also where the reshape joins the last axes of ``x``; the
+    same for a product with a matrix ``w``."""
     node: Call = match["self"]
     x, rows = match["x"], node.args[0].type
     assert isinstance(rows, TensorType)
-    if rows.ndim != 2:
+    if rows.ndim != 2 or match["w"].ndim != 2:
         return None
     before = _axes_before(x.shape, rows.shape[1])
     if before is None or before < 2:
@@ -46,10 +48,10 @@ def _axes_before(shape: Sequence[Dim], width: Dim) -> int | None:
 
 
 def _sum_of_joined_rows(match: Match) -> Expr | None:
-    """``reshape(x) + vector -> reshape(x + vector)`` for a dense layer ``x`` whose last axis stays."""
+    """``reshape(x) + vector -> reshape(x + vector)`` for a dense layer or product ``x`` whose last axis stays."""
     node: Call = match["self"]
     x, vector = match["x"], match["vector"]
-    if not isinstance(x, Call) or getattr(x.op, "name", "") != "nn.dense" or vector.ndim > 1:
+    if not isinstance(x, Call) or getattr(x.op, "name", "") not in _PRODUCTS or vector.ndim > 1:
         return None
     if node.ndim != 2 or not dim_equal(x.shape[-1], node.shape[-1]):
         return None
@@ -57,9 +59,10 @@ def _sum_of_joined_rows(match: Match) -> Expr | None:
     return Call("reshape", (made,), {"newshape": node.tensor_type.shape}, None, node.span)
 
 
+_PRODUCTS = ("nn.dense", "matmul")
 #: Rules that give the same bits.
 ROWS: tuple[Rule, ...] = (
-    Rule(Op("nn.dense", Op("reshape", Bind("x")), Bind("w")), _dense_of_joined_rows),
+    *(Rule(Op(name, Op("reshape", Bind("x")), Bind("w")), _dense_of_joined_rows) for name in _PRODUCTS),
     Rule(Op("add", Op("reshape", Bind("x")), Bind("vector")), _sum_of_joined_rows),
     Rule(Op("add", Bind("vector"), Op("reshape", Bind("x"))), _sum_of_joined_rows),
 )

@@ -218,6 +218,14 @@ def _layout_twice(match: Match) -> Expr | None:
     return _layout_changed(match, inner.src_layout, outer.dst_layout, extents)
 
 
+def _dense_of_transposed(match: Match) -> Expr | None:
+    """dense(x, transpose(w)) -> matmul(x, w): the gradient of a layer's data, from PyTorch."""
+    node: Call = match["self"]
+    if node.attrs.weight_layout != "OI" or _transpose_axes(match["inner"], 2) != [1, 0]:
+        return None
+    return Call("matmul", (_x(match), match["y"]), {"out_dtype": node.attrs.out_dtype}, None, node.span)
+
+
 def _layout_of_transpose(match: Match) -> Expr | None:
     outer = match["self"].attrs
     if not outer.src_layout.isupper():  # blocks
@@ -299,6 +307,7 @@ _FOR_ALL: tuple[Rule, ...] = (
     Rule(Op("cast", Op("cast", X, attrs="middle")), _cast_back),  # cast(cast(x, wider), type of x) -> x
     Rule(Op("cast", Op("cast", X, attrs="middle")), _widened_twice),  # cast(cast(x, wider), other) -> cast(x, other)
     Rule(Op("transpose", Op("transpose", X, attrs="inner")), _transpose_twice),  # transpose(transpose(x)) -> transpose
+    Rule(Op("nn.dense", X, Op("transpose", Y, attrs="inner")), _dense_of_transposed),
     Rule(Op(_keeps_order, Op(_keeps_order, X)), _x),  # squeeze(expand_dims(x)) -> x: equal shapes mean equal tensors
     Rule(Op("reshape", Op(_keeps_order, X)), _reshaped),  # reshape(squeeze(x)) -> reshape(x)
     Rule(Op("broadcast_to", Op("broadcast_to", X)), lambda m: _again(m, _x(m))),  # broadcast twice -> once

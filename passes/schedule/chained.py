@@ -21,7 +21,7 @@ import dataclasses
 import math
 from collections.abc import Iterable
 
-from tilewright.passes.schedule.contraction import accumulate, mark_tile, pack
+from tilewright.passes.schedule.contraction import accumulate, mark_tile
 from tilewright.passes.schedule.cost import PARTIAL_VECTORS, choose_tile, is_expensive, tiles_of_a_strip, vector_lanes
 from tilewright.passes.schedule.facts import (
     block_of,
@@ -34,6 +34,7 @@ from tilewright.passes.schedule.facts import (
 )
 from tilewright.passes.schedule.inline import reduction_blocks
 from tilewright.passes.schedule.loops import vectorize_loop
+from tilewright.passes.schedule.packing import pack
 from tilewright.passes.schedule.partial_results import (
     is_row_reduction,
     split_partial_results,

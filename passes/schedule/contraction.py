@@ -14,11 +14,9 @@ from collections.abc import Iterable, Iterator
 
 from tilewright.passes.schedule.cost import is_expensive, leaves_rest, tiles_per_task
 from tilewright.passes.schedule.facts import (
-    axis_of,
     block_of,
     constant,
     contraction,
-    is_contiguous,
     loads,
     loop_of,
     panel_width,
@@ -28,14 +26,13 @@ from tilewright.passes.schedule.facts import (
     uses,
 )
 from tilewright.passes.schedule.loops import uses_loop
+from tilewright.passes.schedule.packing import most_panels, pack, pack_inside, panels_of_a_task
 from tilewright.passes.schedule.rule import Declined, Nest, ScheduleRule, register_schedule_rule
 from tilewright.passes.schedule.stages import epilogue_of
 from tilewright.passes.schedule.strip import Strip, copy_strip, find_strip
 from tilewright.passes.schedule.tiling import Tile, Tiling, tile_of, tiling_of, tilings
-from tilewright.tensorir.expr import Expr, Var
-from tilewright.tensorir.keys import DOT_PRODUCT, INTERLEAVE, OUTLINE, SPECIALIZE_TAIL
+from tilewright.tensorir.keys import DOT_PRODUCT, OUTLINE, SPECIALIZE_TAIL
 from tilewright.tensorir.schedule import BlockRef, LoopRef, Schedule
-from tilewright.tensorir.schedule.index_map import IndexMap
 from tilewright.tensorir.stmt import Block, IterVar
 from tilewright.tensorir.target import Target
 
@@ -54,6 +51,13 @@ class ContractionPlan:
     )
     strip_height: int = dataclasses.field(
         default=0, metadata={"doc": "lines of an image with its border that a task copies first; 0: none", "least": 0}
+    )
+    panels: int = dataclasses.field(
+        default=0,
+        metadata={
+            "doc": "panels of the vector operand that a task packs, each before its tiles; 0: all are packed first",
+            "least": 0,
+        },
     )
 
 
@@ -93,6 +97,10 @@ def plan_contraction(nest: Nest) -> Iterator[ContractionPlan] | Declined:
         return Declined(f"block {block.name} has no row dimension along which a task takes several tiles")
     if given.get("strip_height") and find_strip(schedule, ref, best.row, best.rows, best.lanes, given) is None:
         return Declined(f"block {block.name} does not slide windows over an image of its own")
+    if given.get("panels"):
+        most = most_panels(block, best, int(given.get("tiles", 0)) or _tiles_per_task(block, best, nest.target))
+        if most % given["panels"] or not most:
+            return Declined(f"block {block.name} has {most} panels that tasks can pack for themselves")
     outlined = given.get(
         "outlined", epilogue is not None and can_outline and is_expensive(block_of(schedule, epilogue))
     )
@@ -113,7 +121,9 @@ def _plans(nest: Nest, found: Iterable[Tiling], outlined: bool) -> Iterator[Cont
             tiles = strip.tiles
         else:
             tiles = int(given.get("tiles", 0)) or _tiles_per_task(block, tiling, nest.target)
-        yield ContractionPlan(block.name, tile_of(block, tiling), tiles, outlined, 0 if strip is None else strip.height)
+        panels = 0 if strip is not None else panels_of_a_task(block, tiling, tiles, nest.target)
+        height = 0 if strip is None else strip.height
+        yield ContractionPlan(block.name, tile_of(block, tiling), tiles, outlined, height, panels)
 
 
 def schedule_contraction(schedule: Schedule, plan: ContractionPlan, target: Target) -> None:
@@ -131,8 +141,7 @@ def schedule_contraction(schedule: Schedule, plan: ContractionPlan, target: Targ
     if plan.strip_height:
         given = {"strip_height": plan.strip_height, "tiles": plan.tiles}
         strip = find_strip(schedule, ref, tiling.row, tiling.rows, tiling.lanes, given)
-    if tiling.packed:
-        pack(schedule, ref, tiling)
+    panel = pack(schedule, ref, tiling) if tiling.packed else None
     last = epilogue_of(schedule, ref)
     kept: BlockRef | None = None
     if last is None:
@@ -157,39 +166,11 @@ def schedule_contraction(schedule: Schedule, plan: ContractionPlan, target: Targ
         schedule.annotate(next(tile[name] for name in ("block", "row") if name in tile), OUTLINE, True)
     if rows is not None and tiling.row is not None and leaves_rest(constant(tiling.row.extent), tiling.rows):
         schedule.annotate(rows, SPECIALIZE_TAIL, True)
-    schedule.parallel(schedule.fuse(*tasks) if len(tasks) > 1 else tasks[0])
-
-
-def pack(schedule: Schedule, ref: BlockRef, tiling: Tiling) -> None:
-    """Pack the vector operand into panels as wide as a tile, in the order in which the sum reads them; columns beyond
-    the operand's are padded with zeros. ``[.., k, j]`` and ``[.., j, k]`` both become
-    ``[.., j // width, k, j % width]``; where one instruction takes ``n`` steps,
-    ``[.., j // width, k // n, j % width, k % n]``."""
-    buffer = tiling.vector_operand.buffer
-    axis = axis_of(tiling.vector_operand, tiling.column.var)
-    assert axis is not None
-    width = tiling.width
-    panel = schedule.cache_read(ref, buffer, "arena")
-    index = tuple([Var(f"i{number}") for number in range(len(buffer.shape))])
-    layout = IndexMap(index, _place_in_panel(index, axis, width, tiling.neighbours))
-    schedule.transform_layout(panel, 0, layout, pad_value=0)
-    if tiling.neighbours > 1 and is_contiguous(tiling.vector_operand, tiling.column.var):
-        # Vectors of neighbouring columns, interleaved in memory: the steps that one instruction takes are innermost.
-        *outer, column, steps = schedule.get_loops(panel)
-        if width > tiling.lanes:
-            _, column = schedule.split(column, [None, tiling.lanes])
-        schedule.vectorize(column)
-        schedule.annotate(steps, INTERLEAVE, True)
-        schedule.parallel(schedule.fuse(*outer) if len(outer) > 1 else outer[0])
-
-
-def _place_in_panel(index: tuple[Var, ...], axis: int, width: int, neighbours: int) -> tuple[Expr, ...]:
-    column = index[axis]
-    rest: list[Expr] = [value for position, value in enumerate(index) if position != axis]
-    if neighbours == 1:
-        return (*rest[:-1], column // width, *rest[-1:], column % width)
-    *outer, step = rest
-    return (*outer, column // width, step // neighbours, column % width, step % neighbours)
+    task = schedule.fuse(*tasks) if len(tasks) > 1 else tasks[0]
+    if plan.panels and panel is not None:
+        task, each = schedule.split(task, [None, plan.panels])
+        pack_inside(schedule, panel, each, tiling)
+    schedule.parallel(task)
 
 
 def _tile_result(

@@ -9,6 +9,9 @@ vectors along the other::
         for row in range(8):               # annotated "transpose"
           for column in vectorized(8): ...
 
+The innermost loop over tiles is that along the longer dimension: along the columns it writes a few rows of the result
+from their beginning to their end, along the rows it reads so.
+
 The pass ``TransposeTiles`` turns the annotated loop into a transpose in registers.
 """
 
@@ -17,7 +20,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Sequence
 
-from tilewright.passes.schedule.cost import are_enough_tasks, exchanged_tiles, vector_lanes
+from tilewright.passes.schedule.cost import (
+    are_enough_tasks,
+    exchanged_tiles,
+    tiles_of_a_chunk,
+    vector_lanes,
+    walks_rows,
+)
 from tilewright.passes.schedule.facts import (
     Access,
     block_of,
@@ -154,8 +163,8 @@ def tile_transposition(schedule: Schedule, ref: BlockRef, plan: Transposition) -
     """Tile the loops of a block, and run the tiles in parallel.
 
     The loops over other dimensions are the tasks or, where they have too few iterations, those over tiles along the
-    rows. They are not fused with each other: the indices derived from a fused variable no longer show that
-    neighbouring rows are neighbours in memory.
+    rows, or chunks of such tiles. They are not fused with each other: the indices derived from a fused variable no
+    longer show that neighbouring rows are neighbours in memory.
 
     Raises:
         ScheduleError: the block has no dimension ``plan.row``, or it is one of the columns.
@@ -173,8 +182,17 @@ def tile_transposition(schedule: Schedule, ref: BlockRef, plan: Transposition) -
     outer = [_fused(schedule, [loops[n] for n in others])] if others else []
     row_tiles, row = schedule.split(_fused(schedule, [loops[n] for n in rows]), [None, plan.size])
     column_tiles, column = schedule.split(_fused(schedule, [loops[n] for n in columns]), [None, plan.size])
-    tasks = [*outer, row_tiles] if are_enough_tasks(count) else [row_tiles, *outer]
-    schedule.reorder(*tasks, column_tiles, row, column)
+    enough = are_enough_tasks(count)
+    row_count, column_count = (product_of_extents([items[n] for n in part]) for part in (rows, columns))
+    tiles = tiles_of_a_chunk(row_count, plan.size)
+    if not walks_rows(row_count, column_count) or (tiles == 1 and not enough):
+        tasks, walked = [*outer, row_tiles] if enough else [row_tiles, *outer], column_tiles
+    elif enough:
+        tasks, walked = [*outer, column_tiles], row_tiles
+    else:
+        chunks, walked = schedule.split(row_tiles, [None, tiles])
+        tasks = [chunks, *outer, column_tiles]
+    schedule.reorder(*tasks, walked, row, column)
     schedule.annotate(row, TRANSPOSE, True)
     schedule.vectorize(column)
     schedule.parallel(tasks[0])

@@ -1,8 +1,9 @@
 """Make the function that calls an executable with tensors: it is generated for the graph's inputs and outputs.
 
-The usual input is a contiguous tensor of the expected type and shape, whose address goes to the machine code as it is.
-Any other goes through an array, which shares the tensor's memory, and the checks of :class:`Executable`. For a graph of
-two inputs the function reads about so::
+The usual input is a contiguous tensor of the expected type and shape, whose address goes to the machine code as it is;
+so is one whose axes have another order in memory, after they are brought into that order, which is a view; and so is
+the whole box of one with gaps, of which the machine code reads a part. Any other goes through an array, which shares
+the tensor's memory, and the checks of :class:`Executable`. For a graph of two inputs the function reads about so::
 
     def call(inputs):
         x0, x1 = inputs[0], inputs[3]
@@ -18,6 +19,7 @@ two inputs the function reads about so::
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -25,6 +27,7 @@ import numpy as np
 import torch
 
 from tilewright.graphir.frontend.torch.graphs import ImportedGraph, Output
+from tilewright.graphir.frontend.torch.strides import Box
 from tilewright.graphir.frontend.torch.tensors import as_array, as_tensor, part_type, torch_type
 from tilewright.runtime.executable import Executable
 from tilewright.runtime.signature import Argument
@@ -60,7 +63,7 @@ def _run(executable: Executable, graph: ImportedGraph, names: dict[str, Any]) ->
     """Return the lines that compute ``results``."""
 
     def through_arrays(inputs: Sequence[Any]) -> Sequence[Any]:
-        return executable(*[_array(inputs[number]) for number in graph.inputs])  # type: ignore[no-any-return]
+        return executable(*[_array(inputs[number], number, graph) for number in graph.inputs])  # type: ignore[no-any-return]
 
     names["through_arrays"] = through_arrays
     arguments = executable.signature.inputs
@@ -70,14 +73,18 @@ def _run(executable: Executable, graph: ImportedGraph, names: dict[str, Any]) ->
     names["run"] = executable.at_addresses
     lines: list[str] = []
     for place, number in enumerate(graph.inputs):
-        lines += [f"x{place} = inputs[{number}]", f"shape{place} = x{place}.shape", f"p{place} = x{place}.data_ptr()"]
+        order, box = graph.orders.get(number), graph.boxes.get(number)
+        ordered = "" if order is None else f".permute({order})"
+        before = "" if box is None else f" - {box.offset * graph.dtypes[number].itemsize}"
+        lines += [f"x{place} = inputs[{number}]{ordered}", f"shape{place} = x{place}.shape"]
+        lines.append(f"p{place} = x{place}.data_ptr(){before}")
     lines += [f"n{symbol} = shape{place}[{axis}]" for symbol, (place, axis) in enumerate(places)]
     symbols = {symbol: f"n{number}" for number, symbol in enumerate(executable.signature.symbols)}
     conditions: list[str] = []
     by_size: dict[int, list[str]] = {}
     for place, (argument, number) in enumerate(zip(arguments, graph.inputs, strict=True)):
         dtype = graph.dtypes[number]
-        conditions += _conditions(place, argument, dtype, symbols, names)
+        conditions += _conditions(place, argument, dtype, graph.boxes.get(number), symbols, names)
         by_size.setdefault(argument.type.dtype.numpy.itemsize, []).append(f"p{place}")
     conditions += [f"not ({' | '.join(pointers)}) & {size - 1}" for size, pointers in by_size.items() if size > 1]
     addresses = "".join(f"p{place}, " for place in range(len(arguments)))
@@ -110,11 +117,22 @@ def _places(executable: Executable) -> list[tuple[int, int]] | None:
 
 
 def _conditions(
-    place: int, argument: Argument, dtype: torch.dtype, symbols: dict[Any, str], names: dict[str, Any]
+    place: int, argument: Argument, dtype: torch.dtype, box: Box | None, symbols: dict[Any, str], names: dict[str, Any]
 ) -> list[str]:
-    """Return what holds of an input whose address may be given."""
+    """Return what holds of an input whose address may be given: of one with gaps, that its memory holds the box."""
     name = f"dtype{place}"
     names[name] = dtype
+    if box is not None:
+        sizes = tuple(box.sizes)
+        return [
+            f"shape{place} == {sizes}",
+            f"x{place}.dtype is {name}",
+            f"x{place}.stride() == {box.strides}",
+            f"not x{place}.is_neg()",
+            f"x{place}.storage_offset() >= {box.offset}",
+            f"x{place}.untyped_storage().nbytes() >= (x{place}.storage_offset() + {math.prod(box.shape) - box.offset})"
+            f" * {dtype.itemsize}",
+        ]
     shape = argument.type.shape[:-1] if dtype.is_complex else argument.type.shape
     dims = "".join(f"{dim if isinstance(dim, int) else symbols[dim]}, " for dim in shape)
     found = [f"shape{place} == ({dims})", f"x{place}.dtype is {name}", f"x{place}.is_contiguous()"]
@@ -125,11 +143,18 @@ def _conditions(
     return found
 
 
-def _array(value: Any) -> Any:
-    """Return an input as an array that shares its memory; a size as it is."""
-    if isinstance(value, torch.Tensor):
-        return as_array(value)
-    return int(value)
+def _array(value: Any, number: int, graph: ImportedGraph) -> Any:
+    """Return an input as an array, in the order of axes that ``main`` takes, which shares its memory; inside of a box
+    if ``main`` takes that; a size as it is."""
+    if not isinstance(value, torch.Tensor):
+        return int(value)
+    order, box = graph.orders.get(number), graph.boxes.get(number)
+    if box is None:
+        return as_array(value if order is None else value.permute(order))
+    part = as_array(value.permute(box.order))
+    whole = np.empty(box.shape, part.dtype)
+    whole[tuple([slice(start, start + size) for start, size in zip(box.starts, part.shape, strict=True)])] = part
+    return whole
 
 
 # Outputs.

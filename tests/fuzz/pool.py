@@ -14,6 +14,7 @@ from tilewright import graphir as gi
 from tilewright.graphir.dims import Dim, as_dim, bind_dims, product, symbol
 from tilewright.graphir.ops.common import ANY, FLOATS, INTEGERS, NUMBERS
 from tilewright.graphir.types import TensorType, TupleType
+from tilewright.tensorir.errors import TypeInferenceError
 from tilewright.tensorir.expr import Expr as Scalar
 
 T = TypeVar("T")
@@ -144,6 +145,8 @@ class Pool:
         sized = all(isinstance(dim, int) or str(dim) in self.symbols for dim in shape)
         if not sized:  # the size is a formula, or becomes known at run time: no parameter has it
             return self.made(shape, dtype, fill)
+        if self.elements(shape) > 8 * self.most:
+            raise TypeInferenceError(f"a parameter of {self.elements(shape)} elements, found too large for this graph")
         if (static and (self.chance(30) or len(self.params) > 7)) or self.inner:
             if not static:
                 return self.made(shape, dtype, fill)

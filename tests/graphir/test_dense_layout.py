@@ -12,6 +12,7 @@ import tilewright as tw
 from tilewright import graphir as gi
 from tilewright.graphir.ops.layout_transform import change_layout
 from tilewright.graphir.visitor import call_nodes, post_order
+from tilewright.passes.graph import AlterOpLayout
 from tilewright.tensorir.errors import TypeInferenceError
 
 RNG = np.random.default_rng(3)
@@ -57,7 +58,7 @@ def test_type_of_the_sum_is_for_narrow_integers() -> None:
         gi.matmul(x, gi.var("w", shape=(5, 3)), out_dtype="float64")
 
 
-@pytest.mark.parametrize("units", [1, 10, 33, 100])
+@pytest.mark.parametrize("units", [1, 10, 33, 70, 96, 100])
 def test_constant_weight_is_packed_when_the_model_is_built(units: int) -> None:
     weight = RNG.standard_normal((units, 12)).astype("f4")
     x = gi.var("x", shape=("n", 12))
@@ -68,6 +69,38 @@ def test_constant_weight_is_packed_when_the_model_is_built(units: int) -> None:
     for rows in (0, 1, 5, 6, 50, 97):
         data = RNG.standard_normal((rows, 12)).astype("f4")
         np.testing.assert_allclose(model(data), data.astype("f8") @ weight.T, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("mcpu", "units", "inputs", "layout"),
+    [
+        ("x86-64-v4", 256, 32, "OI64o"),
+        ("x86-64-v4", 96, 32, "OI48o"),
+        ("x86-64-v4", 160, 32, "OI32o"),
+        ("x86-64-v4", 70, 32, "OI80o"),
+        ("x86-64-v4", 20, 32, "OI32o"),
+        ("x86-64-v4", 3, 32, "OI16o"),
+        ("x86-64-v4", 96, 1 << 16, "OI32o"),  # longer columns of more vectors do not fit the cache
+        ("x86-64-v3", 32, 32, "OI16o"),
+        ("x86-64-v3", 24, 32, "OI24o"),
+    ],
+)
+def test_panels_leave_as_few_columns_empty_as_possible(mcpu: str, units: int, inputs: int, layout: str) -> None:
+    x, weight = gi.var("x", shape=(4, inputs)), gi.const(np.zeros((units, inputs), "f4"))
+    main = gi.Function([x], gi.nn.dense(x, weight))
+    with tw.Target("llvm", mcpu=mcpu):
+        found = AlterOpLayout()(gi.IRModule({"main": main}))
+    (dense,) = [call for call in call_nodes(found["main"]) if call.op.name == "nn.dense"]
+    assert dense.attrs.weight_layout == layout
+
+
+@pytest.mark.parametrize("target", ["llvm", "numba"])
+def test_panels_of_odd_widths_give_the_product(target: str) -> None:
+    weight, data = RNG.standard_normal((77, 9)).astype("f4"), RNG.standard_normal((11, 9)).astype("f4")
+    x = gi.var("x", shape=data.shape)
+    model = tw.build(gi.Function([x], gi.nn.dense(x, gi.const(weight))), target=target)
+    assert "weight_layout=" in model.ir("optimized")
+    np.testing.assert_allclose(model(data), data.astype("f8") @ weight.T, rtol=1e-5, atol=1e-5)
 
 
 def test_weight_that_is_an_input_keeps_its_layout() -> None:

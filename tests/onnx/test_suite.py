@@ -13,6 +13,8 @@ import pytest
 
 from tests.onnx.cases import all_cases, run_case
 
+pytestmark = pytest.mark.combinations
+
 NETWORKS = [
     "test_shufflenet",
     "test_squeezenet",

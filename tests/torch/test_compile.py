@@ -12,7 +12,11 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed: make torc
 
 from tests.torch import networks  # noqa: E402
 from tests.torch.compiling import assert_close, causes, compile_  # noqa: E402
+from tilewright.graphir.visitor import call_nodes  # noqa: E402
+from tilewright.passes import Sequential  # noqa: E402
+from tilewright.passes.graph import InferType, SimplifyExpr  # noqa: E402
 from tilewright.runtime import torch as runtime_torch  # noqa: E402
+from tilewright.runtime.executable import Executable  # noqa: E402
 from tilewright.runtime.torch import compiled  # noqa: E402
 from tilewright.tensorir.errors import InputError, UnsupportedOperatorError  # noqa: E402
 
@@ -226,6 +230,46 @@ def test_inputs_that_are_changed_or_share_memory_agree() -> None:
     model = compile_(function)
     assert_close(model(base[:4], base[2:]), function(other[:4], other[2:]))
     assert_close(base, other)
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize(
+    ("turned", "shape"),
+    [
+        (lambda x: x.t(), (7, 5)),
+        (lambda x: x.permute(2, 0, 1), (3, 1, 4)),
+        (lambda x: x.permute(0, 3, 1, 2), (2, 3, 5, 4)),
+    ],
+    ids=["a transposed matrix", "an axis of one element", "channels last"],
+)
+def test_inputs_without_gaps_are_read_in_place(
+    turned: Any, shape: tuple[int, ...], dynamic: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return x.cumsum(0) * 2
+
+    monkeypatch.setattr(Executable, "__call__", lambda *inputs: pytest.fail("the inputs are copied"))
+    model = compile_(function, dynamic=dynamic)
+    for count in shape[0], *([shape[0] + 3] * dynamic):
+        x = turned(torch.randn(count, *shape[1:]))
+        torch.testing.assert_close(model(x), function(x))
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_an_input_whose_axes_change_their_order_agrees(dynamic: bool) -> None:
+    model = compile_(lambda x: x @ x.mT, dynamic=dynamic)
+    for x in torch.randn(5, 3, 4), torch.randn(3, 5, 4).transpose(0, 1), torch.randn(4, 5, 3).permute(1, 2, 0):
+        assert_close(model(x), x @ x.mT)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_weights_of_a_backward_pass_are_neither_copied_nor_transposed(builds: list[Any]) -> None:
+    module = torch.nn.Sequential(torch.nn.Linear(6, 10), torch.nn.Tanh(), torch.nn.Linear(10, 4))
+    compile_(module)(torch.randn(5, 6)).sum().backward()
+    backward = Sequential([InferType(), SimplifyExpr()])(builds[1])["main"]
+    products = [call for call in call_nodes(backward.body) if call.op.name in ("matmul", "nn.dense")]
+    (weight,) = [factor for call in products for factor in call.args if factor.shape == (4, 10)]
+    assert weight in backward.params
 
 
 def test_views_stay_views_of_their_input() -> None:

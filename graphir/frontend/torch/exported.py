@@ -25,10 +25,10 @@ from tilewright.graphir.expr import Expr, Function, Tuple, Var
 from tilewright.graphir.frontend.runtime_sizes import as_number
 from tilewright.graphir.frontend.torch.checks import Check, in_words, take_checks
 from tilewright.graphir.frontend.torch.decompositions import export_table
-from tilewright.graphir.frontend.torch.graphs import dense_order
 from tilewright.graphir.frontend.torch.importer import Importer, check_overloads, output_nodes
 from tilewright.graphir.frontend.torch.node import shape_of, with_shape
 from tilewright.graphir.frontend.torch.sizes import find_roots
+from tilewright.graphir.frontend.torch.strides import dense_order
 from tilewright.graphir.frontend.torch.tensors import stored_type
 from tilewright.graphir.keys import CHECKS, INITIAL_STATE, ORDERS, RESULTS, STATE
 from tilewright.graphir.module import IRModule

@@ -9,7 +9,6 @@ from typing import Any, Literal
 import sympy
 import torch
 from torch import fx
-from torch._prims_common import is_contiguous_or_false
 
 from tilewright.graphir.dims import Dim
 from tilewright.graphir.expr import Expr, Function, Tuple, Var
@@ -17,17 +16,17 @@ from tilewright.graphir.frontend.runtime_sizes import as_number
 from tilewright.graphir.frontend.torch.importer import Importer, output_nodes
 from tilewright.graphir.frontend.torch.node import with_shape
 from tilewright.graphir.frontend.torch.sizes import find_roots
+from tilewright.graphir.frontend.torch.strides import Box, dense_order, enclosing_box, memory_order
 from tilewright.graphir.frontend.torch.tensors import stored_type
 from tilewright.graphir.module import IRModule
 from tilewright.graphir.op import get_operator
+from tilewright.graphir.ops.calls import slice as slice_
 from tilewright.graphir.runtime_sizes import fresh_symbol, with_bound_sizes
 from tilewright.graphir.types import TensorType
 from tilewright.tensorir.dtype import INT64
 
 #: What PyTorch knows of a value that is a number, and no tensor.
 _NUMBERS = (torch.SymBool, torch.SymFloat)
-#: A size that depends on data, where one must be assumed.
-_SOME = 8
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,12 +56,17 @@ class ImportedGraph:
         inputs: the numbers of the graph's inputs that ``main`` takes, in order.
         outputs: where the graph's outputs come from.
         dtypes: the element types of the graph's inputs that are tensors, by their numbers; others are sizes.
+        orders: the orders of the axes of inputs in memory, slowest first, by their numbers, where those are not
+            row-major, as of a transposed matrix: ``main`` takes such an input with its axes in that order.
+        boxes: the boxes of inputs that have gaps in memory, by their numbers: ``main`` takes the whole box.
     """
 
     module: IRModule | None
     inputs: tuple[int, ...]
     outputs: tuple[Output, ...]
     dtypes: Mapping[int, torch.dtype]
+    orders: Mapping[int, tuple[int, ...]]
+    boxes: Mapping[int, Box]
 
 
 def from_graph(graph: fx.Graph, known: Mapping[int, torch.Tensor] | None = None) -> ImportedGraph:
@@ -104,53 +108,30 @@ def from_graph(graph: fx.Graph, known: Mapping[int, torch.Tensor] | None = None)
         else:
             outputs.append(Output("constant", value=value))
     if not results:
-        return ImportedGraph(None, (), tuple(outputs), {})
+        return ImportedGraph(None, (), tuple(outputs), {}, {}, {})
     bodies = with_bound_sizes(list(results), importer.bound, taken.params)
     module = IRModule.from_expr(Function(taken.params, Tuple(bodies)))
     known_values = {number: node.meta.get("val") for number, node in enumerate(placeholders)}
     dtypes = {number: value.dtype for number, value in known_values.items() if isinstance(value, torch.Tensor)}
-    return ImportedGraph(module, tuple(taken.numbers), tuple(outputs), dtypes)
-
-
-def memory_order(value: torch.Tensor) -> tuple[int, ...] | None:
-    """Return the order of the axes of a tensor in memory, slowest first, if that is not row-major order."""
-    if is_contiguous_or_false(value):  # sizes may depend on data: then nothing may be asked of them
-        return None
-    order = tuple(sorted(range(value.ndim), key=lambda axis: -_hint(value.stride(axis))))
-    return None if order == tuple(range(value.ndim)) else order
-
-
-def dense_order(value: torch.Tensor) -> tuple[int, ...] | None:
-    """Return the order of the axes of a tensor that fills its memory without gaps, such as a transposed one, slowest
-    first; None if that is row-major order, or if the tensor has gaps, or repeats elements."""
-    sizes, strides = [list(map(_hint, each)) for each in (value.shape, value.stride())]
-    long = sorted((axis for axis, size in enumerate(sizes) if size != 1), key=lambda axis: -strides[axis])
-    expected = 1
-    for axis in reversed(long):
-        if strides[axis] != expected:
-            return None
-        expected *= sizes[axis]
-    order = (*(axis for axis, size in enumerate(sizes) if size == 1), *long)
-    return None if long == sorted(long) else order
-
-
-def _hint(stride: int | torch.SymInt) -> int:
-    """Return a size or a stride: of symbolic sizes that of the values that PyTorch saw, or where one depends on data,
-    that for a few elements along each axis."""
-    if not isinstance(stride, torch.SymInt):
-        return int(stride)
-    if stride.node.has_hint():
-        return int(stride.node.hint)
-    formula = stride.node.expr
-    return int(formula.subs(dict.fromkeys(formula.free_symbols, _SOME)))
+    return ImportedGraph(module, tuple(taken.numbers), tuple(outputs), dtypes, taken.orders, taken.boxes)
 
 
 def _ordered(value: Expr, order: Sequence[int]) -> Expr:
-    """Return a result with its axes in that order; the axis of the parts of complex numbers stays the last."""
+    """Return a value with its axes in that order; the axis of the parts of complex numbers stays the last."""
     assert isinstance(value.type, TensorType)
     found = get_operator("transpose")(value, axes=(*order, *range(len(order), value.type.ndim)))
     object.__setattr__(found, "span", value.span)
     return found
+
+
+def _part(whole: Expr, box: Box) -> Expr:
+    """Return the part of a box that is the tensor."""
+    ends = [start + box.sizes[axis] for start, axis in zip(box.starts, box.order, strict=True)]
+    return _ordered(slice_(whole, begin=box.starts, end=ends), _inverse(box.order))
+
+
+def _inverse(order: Sequence[int]) -> list[int]:
+    return sorted(range(len(order)), key=order.__getitem__)
 
 
 class _Inputs:
@@ -160,6 +141,8 @@ class _Inputs:
         self.importer = importer
         self.params: list[Var] = []
         self.numbers: list[int] = []
+        self.orders: dict[int, tuple[int, ...]] = {}
+        self.boxes: dict[int, Box] = {}
         used = [node.meta.get("val") for node in placeholders if _is_used(node)]
         shapes = [value.shape for value in used if isinstance(value, torch.Tensor)]
         formulas = [formula for shape in shapes for size in shape if (formula := _formula(size)) is not None]
@@ -191,8 +174,17 @@ class _Inputs:
             else self.roots.get(_formula(size), fresh_symbol())
             for size, dim in zip(value.shape, claimed, strict=True)
         ]
-        param = self._param(number, node, stored_type(value, shape))
-        return with_shape(param, stored_type(value, claimed).shape)
+        order, box = dense_order(value), enclosing_box(value)
+        if box is not None:
+            self.boxes[number] = box
+            found: Expr = _part(self._param(number, node, stored_type(value, box.shape)), box)
+        elif order is not None:
+            self.orders[number] = order
+            param = self._param(number, node, stored_type(value, [shape[axis] for axis in order]))
+            found = _ordered(param, _inverse(order))
+        else:
+            found = self._param(number, node, stored_type(value, shape))
+        return with_shape(found, stored_type(value, claimed).shape)
 
     def _param(self, number: int, node: fx.Node, found: TensorType) -> Var:
         param = Var(node.name, found)

@@ -67,13 +67,33 @@ def panels(
         together = f"{neighbours}i"
     elif lanes == 1 or weight.dtype is not compute_type(weight.dtype) or not weight.dtype.is_float:
         return f"weights of type {weight.dtype!s} are not packed"
-    vectors = min(4 if machine.vector_registers >= 32 else 2, max(1, -(-units // lanes)))
-    if isinstance(inputs, int):  # PrefetchPanels fetches a panel while tiles use the one before
-        while vectors > 2 and 2 * inputs * vectors * lanes * weight.dtype.bytes > machine.cache_bytes(2):
-            vectors //= 2
-    target = f"OI{lanes * vectors}o{together}"
+    vector_bytes = inputs * lanes * weight.dtype.bytes if isinstance(inputs, int) else 0
+    target = f"OI{lanes * _vectors(-(-units // lanes), vector_bytes, machine)}o{together}"
     attrs = DenseAttrs(units, target, out_dtype)
     return LayoutChoice(("", plain, ""), ("", target, ""), attrs, "nn.dense", once=(1,))
+
+
+#: Vectors in a row of a panel, best first: a register tile of as many has accumulators for several rows. Of 5, it has
+#: few rows; of one, it loads a number for each multiply-add.
+_WIDTHS, _WIDTHS_OF_FEW_REGISTERS = (4, 3, 2, 5), (2, 3)
+
+
+def _vectors(needed: int, vector_bytes: int, machine: Target) -> int:
+    """Return the number of vectors in a row of a panel: that of which the fewest are left empty (outputs of 6 vectors
+    in panels of 4 leave a quarter empty, which costs a quarter of the time), the best of those.
+
+    Args:
+        needed: vectors that the outputs fill.
+        vector_bytes: the memory of a vector in all rows of a panel; 0: unknown.
+    """
+    found, least = min(2, max(1, needed)), -1
+    for width in _WIDTHS if machine.vector_registers >= 32 else _WIDTHS_OF_FEW_REGISTERS:
+        # PrefetchPanels fetches a panel while tiles use the one before.
+        fits = width <= 2 or 2 * width * vector_bytes <= machine.cache_bytes(2)
+        empty = -needed % width
+        if width <= needed and fits and (least < 0 or empty < least):
+            found, least = width, empty
+    return found
 
 
 @register_operator

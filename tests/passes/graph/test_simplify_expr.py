@@ -13,6 +13,7 @@ I = gi.var("i", shape=("n", 4), dtype="int32")
 U = gi.var("u", shape=("n", 4), dtype="uint8")
 B = gi.var("b", shape=("n", 4), dtype="bool")
 T = gi.var("t", shape=(2, 3, 4))
+W = gi.var("w", shape=(4, 5))
 IMAGE = gi.var("image", shape=(1, 16, 2, 2))
 
 
@@ -55,6 +56,11 @@ RULES = [
     (I, lambda i: gi.bitwise_or(i, i), lambda i: i),
     (B, lambda b: gi.logical_and(b, gi.const(True)), lambda b: b),
 ]
+
+
+def test_a_layer_whose_weight_is_transposed_multiplies_by_the_weight_itself(rewrites):
+    before, after = gi.nn.dense(X, gi.transpose(W)), gi.matmul(X, W)
+    rewrites(SimplifyExpr(), *(gi.IRModule.from_expr(gi.Function([X, W], body)) for body in (before, after)))
 
 
 @pytest.mark.parametrize(("var", "before", "after"), RULES)

@@ -111,6 +111,27 @@ def test_rows_and_columns_of_a_tile_are_the_inner_loops() -> None:
     assert [bool(loop.annotations.get("transpose")) for loop in loops_of(func)] == [False, False, True, False]
 
 
+@pytest.mark.parametrize(
+    ("func", "loops"),
+    [
+        (transpose(48, 640), [("i0", 6), ("i1", 80)]),  # whole rows of the result
+        (transpose(640, 48), [("i0", 8), ("i1", 6), ("i0", 10)]),  # whole parts of the operand's rows
+        (formula((16, 64, 48), (16, 48, 64), lambda b, i, j: (b, j, i)), [("i0", 16), ("i2", 6), ("i1", 8)]),
+        (formula((16, 48, 64), (16, 64, 48), lambda b, i, j: (b, j, i)), [("i0", 16), ("i1", 6), ("i2", 8)]),
+    ],
+    ids=["long columns", "long rows", "long rows of many", "long columns of many"],
+)
+def test_tiles_follow_each_other_along_the_longer_dimension(func: PrimFunc, loops: list[tuple[str, int]]) -> None:
+    found = [(loop.var.name.split("_")[0], loop.extent.value) for loop in loops_of(scheduled(func)[0])]
+    assert found[:-2] == loops
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(331, 9), (9, 331)])
+def test_values_stay_where_tiles_are_cut_off_along_the_longer_dimension(rows: int, columns: int) -> None:
+    x = RNG.standard_normal((columns, rows)).astype("f4")
+    np.testing.assert_array_equal(run(scheduled(transpose(rows, columns))[0], [x], (rows, columns)), x.T * 2)
+
+
 @pytest.mark.parametrize(("batch", "tasks"), [(2, 8), (64, 64)])
 def test_tasks_are_other_dimensions_where_there_are_enough(batch: int, tasks: int) -> None:
     func, _ = scheduled(formula((batch, 64, 48), (batch, 48, 64), lambda b, i, j: (b, j, i)))
