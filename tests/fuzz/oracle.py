@@ -48,6 +48,7 @@ from tilewright.graphir.op import Operator
 from tilewright.graphir.ops.common import compute_type, is_half
 from tilewright.graphir.types import TensorType, TupleType
 from tilewright.tensorir.dtype import DataType, as_dtype
+from tilewright.tensorir.errors import TilewrightError
 
 #: Units that an operator may be off; ``exp`` and the like have a few.
 OPERATOR_ERROR = 6.0
@@ -294,7 +295,7 @@ class Oracle:
                         break
                     except UndefinedError:
                         raise
-                    except Exception:  # a size that depends on floats does not fit any more
+                    except (TilewrightError, IndexError, ValueError):  # a size that depends on floats does not fit
                         continue
             self.samples[key] = made
         return self.samples[key]

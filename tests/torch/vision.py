@@ -26,9 +26,8 @@ SHAPES: dict[str, tuple[int, ...]] = {
     **dict.fromkeys(("vit", "maxvit"), (1, 3, 224, 224)),
     **dict.fromkeys(("inception", "quantized_inception"), (2, 3, 96, 96)),
     **dict.fromkeys(("mc3", "r3d", "r2plus1d"), (1, 3, 8, 48, 48)),
-    **dict.fromkeys(("swin3d",), (1, 3, 8, 64, 64)),
-    **dict.fromkeys(("mvit",), (1, 3, 16, 224, 224)),
-    "s3d": (1, 3, 16, 224, 224),
+    **dict.fromkeys(("mvit", "s3d"), (1, 3, 16, 224, 224)),
+    "swin3d": (1, 3, 8, 64, 64),
     "raft": (1, 3, 128, 128),
 }
 
