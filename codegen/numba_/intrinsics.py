@@ -67,7 +67,8 @@ def _reinterpret(w: ExpressionWriter, call: Call) -> str:
     if target.lanes != source.lanes:
         return _regroup(w, call)
     text = bare(w.expr(call.args[0]))
-    bits = w.to_memory(source, text) if is_half(source) else f"np.{storage(source)}({text})"
+    # Numba asks for the type by its name where bits are seen as another one.
+    bits = f"np.{storage(source)}({w.to_memory(source, text) if is_half(source) else text})"
     if storage(source) != storage(target):
         bits = f"{bits}.view(np.{storage(target)})"
     return w.from_memory(target, bits)

@@ -125,10 +125,13 @@ def test_infinities_of_one_sign_are_found(check: Any, dtype: str) -> None:
 PAIRS = [("float32", "int32"), ("int64", "float64"), ("float16", "uint16"), ("bfloat16", "int16"), ("int8", "uint8")]
 
 
-@pytest.mark.parametrize(("source", "target"), PAIRS)
-def test_bits_stay_as_they_are(source: str, target: str) -> None:
+@pytest.mark.parametrize(
+    ("source", "target", "kind"),
+    [*((*pair, "llvm") for pair in PAIRS), *((half, "int16", "numba") for half in ("float16", "bfloat16"))],
+)
+def test_bits_stay_as_they_are(source: str, target: str, kind: str) -> None:
     x = gi.var("x", shape=("n", 5), dtype=source)
-    model = tw.build(gi.Function([x], gi.get_operator("bitcast")(x, dtype=target)))
+    model = tw.build(gi.Function([x], gi.get_operator("bitcast")(x, dtype=target)), target=kind)
     value = np.arange(-7, 8).reshape(3, 5).astype(x.dtype.numpy)
     found = model(value)
     assert found.dtype == gi.var("y", shape=(1,), dtype=target).dtype.numpy
