@@ -14,6 +14,7 @@ from tilewright.codegen.analysis import called_names, has_parallel_loop
 from tilewright.codegen.llvm import team
 from tilewright.codegen.llvm.emission import drop_forgotten_lock
 from tilewright.codegen.llvm.headroom import check_headroom
+from tilewright.codegen.threads import import_pool
 from tilewright.passes.context import PassContext
 from tilewright.passes.tensor.parallelize_loop import ParallelizeLoopConfig
 from tilewright.runtime.frames import with_frame_memory
@@ -29,6 +30,12 @@ from tilewright.tensorir.target import Target
 
 #: Maximum number of threads: the passes run in one thread, and take as long as LLVM or longer.
 _MOST_THREADS = 3
+
+
+def _prepare_threads() -> None:
+    """Do all that takes time of the start of the pool, which is left to the thread that builds."""
+    import_pool()
+    team.team_functions()
 
 
 class BackgroundCompiler:
@@ -55,20 +62,20 @@ class BackgroundCompiler:
         self._switching = contextlib.ExitStack()
 
     def expect(self, functions: Sequence[PrimFunc]) -> None:
-        """Start the threads of parallel loops if one of ``functions``, which are about to be scheduled, stores enough
+        """Prepare the threads of parallel loops if one of ``functions``, which are about to be scheduled, stores enough
         elements to be parallelized: scheduling leaves a core idle, LLVM does not."""
         if self._target.kind == "llvm" and self._target.num_threads > 1:
             config: ParallelizeLoopConfig = PassContext.current().get_config("tensorir.ParallelizeLoop")
             work = config.min_work * self._target.lanes(FLOAT32)  # a vector is one operation
             if any(stores(function.body, work) >= work for function in functions):
-                self._start_threads()
+                self._prepare()
 
-    def _start_threads(self) -> None:
-        # Start them in a thread of its own: importing numba takes as long as LLVM does for a small model.
+    def _prepare(self) -> None:
+        # In a thread of its own: importing numba takes as long as LLVM does for a small model.
         if self._started is None and self._target.is_runnable:
             check_headroom()
             self._starter = ThreadPoolExecutor(1, "tilewright-start")
-            self._started = self._starter.submit(team.team_functions)
+            self._started = self._starter.submit(_prepare_threads)
 
     def add(self, functions: Sequence[PrimFunc], known_hash: int | None = None) -> None:
         """Compile those of ``functions`` that call no others. (The others are compiled with the functions that they
@@ -84,7 +91,7 @@ class BackgroundCompiler:
             self._named.update(zip(alone, named, strict=True))
             self._parts.append((named, self._workers.submit(with_frame_memory, self._compile, named)))
             if self._started is None and any(has_parallel_loop(function.body) for function in alone):
-                self._start_threads()
+                self._prepare()
 
     def give(self, function: PrimFunc, kernel: Kernel | PrimFunc) -> None:
         """Use ``kernel`` as the code of ``function``: a compiled kernel, or the code of another function, which is
@@ -111,7 +118,7 @@ class BackgroundCompiler:
 
         Raises:
             CodegenError: a function cannot be expressed on the target.
-            RuntimeError: there are parallel loops, and their threads cannot be started.
+            RuntimeError: there are parallel loops, and what their threads need cannot be loaded.
         """
         for place in reversed(range(len(self._parts))):
             named, part = self._parts[place]

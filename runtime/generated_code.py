@@ -14,7 +14,7 @@ from tilewright.codegen import numba_ as numba_codegen
 from tilewright.codegen.analysis import called_names, has_parallel_loop
 from tilewright.codegen.llvm import team
 from tilewright.codegen.llvm.compile import CompiledModule
-from tilewright.codegen.threads import ensure_threads
+from tilewright.codegen.threads import import_pool
 from tilewright.passes.context import PassContext
 from tilewright.runtime.address import data_address
 from tilewright.runtime.kernel_cache import Kernel, KernelCache, NamedFunction
@@ -121,7 +121,7 @@ class MachineCode:
         kernels = {each.function.name: known[each.function] for each in shared if each.function in known}
         missing = [each for each in shared if each.function not in known]
         if missing:
-            with _threads_starting(elsewhere if target.is_runnable else []):
+            with _threads_prepared(elsewhere if target.is_runnable else []):
                 kernels |= cache.kernels(missing, target)
         # Code for another machine is not linked: addresses of this process mean nothing there.
         with PassContext.current().step("linking"):
@@ -196,16 +196,16 @@ def _not_runnable(target: Target) -> str:
 
 
 @contextlib.contextmanager
-def _threads_starting(functions: Sequence[PrimFunc]) -> Iterator[None]:
-    """Start the threads of parallel loops during the ``with`` block if ``functions`` have such loops: importing numba
+def _threads_prepared(functions: Sequence[PrimFunc]) -> Iterator[None]:
+    """Prepare the threads of parallel loops during the ``with`` block if ``functions`` have such loops: importing numba
     takes as long as LLVM, which releases the GIL."""
     if not any(has_parallel_loop(function.body) for function in functions):
         yield
         return
     with ThreadPoolExecutor(1, "tilewright-start") as starter:
-        started = starter.submit(ensure_threads)
+        imported = starter.submit(import_pool)
         yield
-        started.result()
+        imported.result()
 
 
 class PythonCode:

@@ -205,6 +205,11 @@ class CompiledModule:
         again._profiling = True
         return again
 
+    @property
+    def forks(self) -> bool:
+        """Whether the module has parallel loops, which run on one thread until ``threads.ensure_threads`` is called."""
+        return self._profiling or any(name.encode() in self.object_bytes for name in (FORK, RUN_TEAM))
+
     def resolve(self, externals: Mapping[str, int]) -> None:
         """Set the addresses of PrimFuncs that the module calls but does not contain, by name, before it is linked: code
         can be generated before they are known."""
@@ -257,7 +262,7 @@ class CompiledModule:
         # A new name for each try: one that was interrupted may have linked the library.
         self._library = f"tilewright.{next(_libraries)}"
         library = llvm.JITLibraryBuilder().add_object_img(self.object_bytes)
-        if self._profiling or any(name.encode() in self.object_bytes for name in (FORK, RUN_TEAM)):
+        if self.forks:
             functions = profiling_functions() if self._profiling else team_functions()
             for name, address in functions.items():
                 library.import_symbol(name, address)

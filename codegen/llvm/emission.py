@@ -21,6 +21,8 @@ from typing import Any
 import llvmlite.binding as llvm
 from llvmlite.binding import ffi
 
+from tilewright.codegen import threads
+
 _NAME = "LLVMPY_TargetMachineEmitToMemory"
 
 #: The calls of LLVM without llvmlite's lock that are running.
@@ -32,6 +34,7 @@ _PATIENCE = 30.0
 
 def _leave_llvm() -> None:
     """Wait until no thread is in LLVM, and let none in until :func:`_let_in`."""
+    threads.before_fork()
     end = time.monotonic() + _PATIENCE
     _entering.acquire()
     while _emitting and time.monotonic() < end:
@@ -42,9 +45,15 @@ def _leave_llvm() -> None:
 
 
 def _let_in() -> None:
-    """Let threads into LLVM again, after the fork."""
+    """Let threads into LLVM again."""
     ffi.lib._lock.__exit__(None, None, None)
     _entering.release()
+
+
+def _go_on() -> None:
+    """Let threads of the process that forked into LLVM again."""
+    _let_in()
+    threads.after_fork()
 
 
 def _let_in_alone() -> None:
@@ -54,7 +63,7 @@ def _let_in_alone() -> None:
 
 
 if hasattr(os, "register_at_fork") and hasattr(getattr(ffi.lib, "_lock", None), "__enter__"):
-    os.register_at_fork(before=_leave_llvm, after_in_parent=_let_in, after_in_child=_let_in_alone)
+    os.register_at_fork(before=_leave_llvm, after_in_parent=_go_on, after_in_child=_let_in_alone)
 
 
 def drop_forgotten_lock() -> None:

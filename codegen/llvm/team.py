@@ -104,7 +104,7 @@ from tilewright.codegen.llvm.engine import create_engine
 from tilewright.codegen.llvm.headroom import headroom
 from tilewright.codegen.llvm.system_symbols import system_addresses
 from tilewright.codegen.llvm.team_ir import FORK, PARALLEL_FOR, RUN_TEAM, THREAD_LIMIT, YIELD, team_ir
-from tilewright.codegen.threads import ensure_threads, thread_limit_address
+from tilewright.codegen.threads import parallel_for_address, thread_limit_address
 from tilewright.tensorir import forking
 
 #: The version of the interface that kept object code expects of the process that runs it: raise this number when the
@@ -131,7 +131,6 @@ def _trackers(profiling: bool) -> tuple[llvm.LLJIT, dict[str, llvm.ResourceTrack
 
 @functools.cache
 def _made_trackers(profiling: bool) -> tuple[llvm.LLJIT, dict[str, llvm.ResourceTracker]]:
-    ensure_threads()
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     triple = llvm.get_process_triple()
@@ -148,7 +147,7 @@ def _made_trackers(profiling: bool) -> tuple[llvm.LLJIT, dict[str, llvm.Resource
     for name, found in system_addresses().items():
         if name.encode() in object_bytes:
             library.import_symbol(name, found)
-    library.import_symbol(PARALLEL_FOR, llvm.address_of_symbol(PARALLEL_FOR))
+    library.import_symbol(PARALLEL_FOR, parallel_for_address())
     library.import_symbol(THREAD_LIMIT, thread_limit_address())
     if address is not None:
         library.import_symbol(YIELD, address)
@@ -165,7 +164,8 @@ def _addresses(profiling: bool) -> dict[str, int]:
 
 
 def team_functions() -> dict[str, int]:
-    """Return the addresses of ``RUN_TEAM`` and ``FORK``. The threads start if they do not run yet."""
+    """Return the addresses of ``RUN_TEAM`` and ``FORK``. Until the pool is started (``threads.ensure_threads``), loops
+    run on one thread."""
     return _addresses(profiling=False)
 
 

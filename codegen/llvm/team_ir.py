@@ -15,11 +15,11 @@ import string
 from tilewright.codegen.llvm import clock
 from tilewright.tensorir.processors import architecture_of
 
-#: ``void numba_parallel_for(task, args, dims, steps, data, inner_ndim, array_count, num_threads)`` splits ``dims[0]``
-#: items among threads and calls ``task(args, dims, steps, data)`` with the addresses ``args[i]`` advanced by
-#: ``steps[i]`` bytes for each preceding item, and with ``dims[0]`` the number of items of this call (which may be
-#: zero).
-PARALLEL_FOR = "numba_parallel_for"
+#: The address of ``void f(task, args, dims, steps, data, inner_ndim, array_count, num_threads)``, numba's function that
+#: splits ``dims[0]`` items among threads and calls ``task(args, dims, steps, data)`` with the addresses ``args[i]``
+#: advanced by ``steps[i]`` bytes for each preceding item, and with ``dims[0]`` the number of items of this call (which
+#: may be zero).
+PARALLEL_FOR = "tilewright_parallel_for"
 #: An i32: the number of threads of the pool that may be used. A request for more than the pool has would hang in
 #: workqueue. Object code is kept, and run by processes with fewer cores than its target has.
 THREAD_LIMIT = "tilewright_thread_limit"
@@ -67,7 +67,7 @@ _LOOP_PLACES = f"""\
 _WHOLE_LOOP = "{ ptr, ptr, i64, i64, i64 }"
 
 _TEXT = f"""
-declare void @{PARALLEL_FOR}(ptr, ptr, ptr, ptr, ptr, i64, i64, i32)
+@{PARALLEL_FOR} = external global ptr
 declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
 declare i32 @llvm.smin.i32(i32, i32)
 declare i64 @llvm.smin.i64(i64, i64)
@@ -83,7 +83,8 @@ define internal void @layer(ptr %task, ptr %data, i64 %items, i32 %threads) noun
   store ptr null, ptr %args
   store i64 %items, ptr %dims
   store i64 1, ptr %steps
-  call void @{PARALLEL_FOR}(ptr %task, ptr %args, ptr %dims, ptr %steps, ptr %data, i64 0, i64 1, i32 %threads)
+  %split = load ptr, ptr @{PARALLEL_FOR}, align 8
+  call void %split(ptr %task, ptr %args, ptr %dims, ptr %steps, ptr %data, i64 0, i64 1, i32 %threads)
   ret void
 }}
 

@@ -20,8 +20,9 @@ from tilewright.codegen.numba_.expressions import is_half
 from tilewright.codegen.numba_.functions import emit_source, python_names
 from tilewright.codegen.numba_.prologue import HEADER, HELPERS
 from tilewright.codegen.numba_.source import only_calls
-from tilewright.codegen.threads import ensure_threads, limited_threads, parallel_lock
+from tilewright.codegen.threads import ensure_threads, limited_threads, parallel_lock, pool_is_lost
 from tilewright.codegen.vector_width import vector_bits
+from tilewright.tensorir import forking
 from tilewright.tensorir.errors import CodegenError, InputError
 from tilewright.tensorir.expr import Buffer, IntImm, Var
 from tilewright.tensorir.functor import substitute
@@ -61,19 +62,31 @@ class NumbaModule:
         filename = f"<tilewright {next(_numbers)}>"
         lines = self.source.splitlines(keepends=True)
         linecache.cache[filename] = (len(self.source), None, lines, filename)
-        ensure_threads()  # before numba is imported below: afterwards it would not find TBB
-        namespace: dict[str, Any] = {"__name__": filename}
-        tree = _parsed(self.source, filename)
-        helpers = [node.name for node in tree.body if isinstance(node, ast.FunctionDef) and node.name in HELPERS]
-        tree.body = [node for node in tree.body if not (isinstance(node, ast.FunctionDef) and node.name in HELPERS)]
-        namespace |= {name: _helper(name) for name in helpers}
-        exec(compile(tree, filename, "exec"), namespace)
-        self._namespace = namespace
+        self._filename = filename
         self._compiled = False
         self._reports = any(CHECKED_ACCESSES in func.attrs for func in functions)
         self._names = python_names(functions)
-        self.functions = {name: namespace[python] for name, python in self._names.items()}
         self._runs = {func.name: itertools.count() for func in functions if only_calls(func)}
+        self._lock = forking.Lock()
+        self._load()
+
+    def _load(self) -> None:
+        """Make Python functions of the source; where the process has lost its pool, without parallel loops."""
+        ensure_threads()  # before numba is imported below: afterwards it would not find TBB
+        parallel = not pool_is_lost()
+        namespace: dict[str, Any] = {"__name__": self._filename}
+        tree = _parsed(self.source, self._filename)
+        if not parallel:
+            for keyword in (node for node in ast.walk(tree) if isinstance(node, ast.keyword)):
+                if keyword.arg == "parallel":
+                    keyword.value = ast.copy_location(ast.Constant(False), keyword.value)
+        helpers = [node.name for node in tree.body if isinstance(node, ast.FunctionDef) and node.name in HELPERS]
+        tree.body = [node for node in tree.body if not (isinstance(node, ast.FunctionDef) and node.name in HELPERS)]
+        namespace |= {name: _helper(name) for name in helpers}
+        exec(compile(tree, self._filename, "exec"), namespace)
+        self._namespace = namespace
+        self.functions = {name: namespace[python] for name, python in self._names.items()}
+        self._parallel = parallel
 
     def with_function(self, func: PrimFunc) -> NumbaModule:
         """Return a module with ``func`` in place of the function of its name; it shares the other functions with this
@@ -113,12 +126,17 @@ class NumbaModule:
             _as_parameter(param, arg, sizes) if isinstance(param, Buffer) else int(arg)
             for param, arg in zip(func.params, args, strict=True)
         ]
+        if self._parallel and pool_is_lost():
+            with self._lock:
+                if self._parallel:
+                    self._load()
         function = self.functions[name]
         if name in self._runs and next(self._runs[name]) < self.runs_by_python:
             function = getattr(function, "py_func", function)  # functions that Python always interprets have none
         reporting = reported_accesses() if self._reports else contextlib.nullcontext()
         compiling = contextlib.nullcontext() if self._compiled else headroom(_LLVM_BYTES * len(self.source))
-        with reporting, compiling, parallel_lock(), limited_threads(self.target.num_threads):
+        limited = limited_threads(self.target.num_threads) if self._parallel else contextlib.nullcontext()
+        with reporting, compiling, parallel_lock(), limited:
             function(*passed)
         self._compiled = True
 

@@ -92,6 +92,49 @@ def test_a_thread_may_fork_while_others_call() -> None:
     assert statuses == [0, 0]
 
 
+@pytest.mark.parametrize("layer", ["tbb", "omp", "workqueue"])
+def test_a_forked_process_uses_only_a_pool_that_is_whole(layer: str) -> None:
+    """The pool is whole if the thread that forks has started it and no other thread of Python runs; OpenMP's never."""
+    script = """
+import os, threading
+from tests.runtime.load_model import built, small, values
+from tilewright.codegen.threads import ensure_threads, thread_limit
+
+kinds = ["llvm", "numba"]
+models = {kind: small(kind) for kind in kinds}
+expected = {kind: models[kind](values().ravel()).tobytes() for kind in kinds}
+
+def limit_of_child():
+    reading, writing = os.pipe()
+    if os.fork() == 0:
+        for model in (*models.values(), small("numba")):
+            assert model(values().ravel()).tobytes() == expected["llvm"] == expected["numba"]
+        os.write(writing, bytes([thread_limit()]))
+        os._exit(0)
+    os.close(writing)
+    os.wait()
+    return ord(os.read(reading, 1))
+
+limits = [limit_of_child()]
+over = threading.Event()
+beside = threading.Thread(target=over.wait)
+beside.start()
+limits.append(limit_of_child())
+over.set()
+beside.join()
+forking = threading.Thread(target=lambda: limits.append(limit_of_child()))
+forking.start()
+forking.join()
+print(ensure_threads(), *limits)
+"""
+    environment = {**os.environ, "NUMBA_THREADING_LAYER": layer, "NUMBA_NUM_THREADS": "3"}
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600
+    )
+    whole = 1 if layer == "omp" else 3
+    assert done.stdout.split("\n")[-2:] == [f"{layer} {whole} 1 1", ""], done
+
+
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 def test_worker_processes_of_every_kind_give_the_same_bits(method: str) -> None:
     with multiprocessing.get_context(method).Pool(2) as pool:
