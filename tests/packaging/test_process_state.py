@@ -24,7 +24,7 @@ HEADING = "## 9. State of a process"
 CONTAINERS = frozenset({"Counter", "OrderedDict", "defaultdict", "deque", "dict", "list", "set"})
 HOLDERS = frozenset(
     {"Condition", "ContextVar", "Event", "Lock", "RLock", "WeakKeyDictionary", "WeakSet", "WeakValueDictionary"}
-    | {"cache", "c_int32", "count", "local", "lru_cache"}
+    | {"cache", "c_int32", "c_void_p", "count", "local", "lru_cache"}
 )
 #: Methods of containers that change them.
 CHANGES = frozenset(
