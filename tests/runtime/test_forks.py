@@ -73,14 +73,25 @@ def busy(work: str) -> Iterator[None]:
     assert not wrong
 
 
+#: In a small process: to fork one that has run other tests takes a tenth of a second, and so do its later writes.
+FORKS = """
+import sys
+from tests.runtime import test_forks as here
+from tests.runtime.load_model import result_of
+here.EXPECTED.update({number: result_of(number) for number in (0, 7)})
+with here.busy(sys.argv[1]):
+    print(*[here.child() for _ in range(int(sys.argv[2]))])
+"""
+
+
 @pytest.mark.parametrize(
     "times", [4, pytest.param(100, marks=pytest.mark.exhaustive)], ids=["a few times", "a hundred times"]
 )
 @pytest.mark.parametrize("meanwhile", ["call", "build"])
 def test_a_process_forked_while_threads_call_or_build_calls_and_builds(meanwhile: str, times: int) -> None:
-    with busy(meanwhile):
-        statuses = [child() for _ in range(times)]
-    assert statuses == [0] * times
+    command = [sys.executable, "-X", "faulthandler", "-c", FORKS, meanwhile, str(times)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=6000)
+    assert done.returncode == 0 and " ".join(["0"] * times) in done.stdout.splitlines(), done  # among words of numba's
 
 
 def test_a_thread_may_fork_while_others_call() -> None:
@@ -132,7 +143,7 @@ print(ensure_threads(), *limits)
         [sys.executable, "-c", script], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600
     )
     whole = 1 if layer == "omp" else 3
-    assert done.stdout.split("\n")[-2:] == [f"{layer} {whole} 1 1", ""], done
+    assert done.returncode == 0 and f"{layer} {whole} 1 1" in done.stdout.splitlines(), done  # among words of numba's
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
