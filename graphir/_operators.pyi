@@ -760,7 +760,7 @@ class _norm(_Operator):
         """norm(x, axis=None, keepdims=False, ord=2)
 
         Compute the norm of the vector of all elements over axes; 0 for none. The root of integers is rounded toward
-        zero.
+        zero (undefined where it does not fit their type).
 
         Attributes:
             axis: an axis or a tuple of axes, negative from the end; None: all.

@@ -30,6 +30,7 @@ from tilewright.tensorir.expr import Buffer, BufferLoad, Call, Expr, Var
 from tilewright.tensorir.functor import free_vars, walk
 from tilewright.tensorir.interpreter_memory import Pointer
 from tilewright.tensorir.intrinsics import INTRINSICS, Intrinsic
+from tilewright.tensorir.llvm_context import fresh_context
 from tilewright.tensorir.node import Node
 from tilewright.tensorir.stmt import Block, BufferStore, For, IfThenElse, PrimFunc, SeqStmt, Stmt
 
@@ -289,8 +290,7 @@ def _check_llvm(name: str, text: str, description: PrimFunc) -> str:
     if not isinstance(text, str):
         raise TensorIntrinError(f"{where}: expected text, found {type(text).__name__}")
     try:
-        # closed before its context, even if an error's frames keep both for the garbage collector
-        with llvm.parse_assembly(text, llvm.create_context()) as module:
+        with fresh_context() as context, llvm.parse_assembly(text, context) as module:
             module.verify()
             functions = [found for found in module.functions if not found.is_declaration]
             defined = {found.name: str(found.global_value_type) for found in functions}

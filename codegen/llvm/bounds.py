@@ -22,6 +22,7 @@ from tilewright.codegen.llvm.engine import create_engine
 from tilewright.codegen.llvm.headroom import headroom
 from tilewright.tensorir import forking
 from tilewright.tensorir.errors import OutOfBoundsError
+from tilewright.tensorir.llvm_context import fresh_context
 
 #: ``void f(ptr where, i64 index, i64 extent)`` reports an access that is described by the C string ``where``.
 REPORT = "tilewright_report_index"
@@ -73,7 +74,7 @@ def _made() -> tuple[llvm.LLJIT, llvm.ResourceTracker, llvm.ResourceTracker]:
     llvm.initialize_native_asmprinter()
     triple = llvm.get_process_triple()
     machine = llvm.Target.from_triple(triple).create_target_machine(opt=0, reloc="pic", codemodel="small", jit=False)
-    with llvm.parse_assembly(_TEXT, llvm.create_context()) as module:
+    with fresh_context() as context, llvm.parse_assembly(_TEXT, context) as module:
         module.triple, module.data_layout = triple, str(machine.target_data)
         module.verify()
         object_bytes = emit_object(machine, module)

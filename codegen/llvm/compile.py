@@ -30,6 +30,7 @@ from tilewright.tensorir import forking
 from tilewright.tensorir.errors import CodegenError
 from tilewright.tensorir.functor import walk_statements
 from tilewright.tensorir.keys import LLVM_VECTORIZE
+from tilewright.tensorir.llvm_context import fresh_context
 from tilewright.tensorir.stmt import Allocate, BufferStore, For, PrimFunc
 from tilewright.tensorir.target import Target, process_triple
 from tilewright.tensorir.tensor_intrins import LLVM_SYMBOL
@@ -297,14 +298,12 @@ def assembly_of(llvm_ir: str, target: Target, effort: Effort) -> str:
 def _parsed(llvm_ir: str, machine: llvm.TargetMachine) -> Iterator[llvm.ModuleRef]:
     """Parse a module in a context of its own, so that several threads can compile at once.
 
-    The module is closed at the end, whatever happens. It must not outlive its context, and an error that the user keeps
-    would keep both in its frames: the garbage collector ends the objects of a cycle in any order.
+    The module is closed at the end, whatever happens.
 
     Raises:
         CodegenError: the text is invalid, which is a fault of the generator; the message quotes LLVM's.
     """
-    context = llvm.create_context()
-    with contextlib.ExitStack() as opened:
+    with fresh_context() as context, contextlib.ExitStack() as opened:
         try:
             module = opened.enter_context(llvm.parse_assembly(llvm_ir, context))
             module.triple = machine.triple

@@ -106,6 +106,7 @@ from tilewright.codegen.llvm.system_symbols import system_addresses
 from tilewright.codegen.llvm.team_ir import FORK, PARALLEL_FOR, RUN_TEAM, THREAD_LIMIT, YIELD, team_ir
 from tilewright.codegen.threads import parallel_for_address, thread_limit_address
 from tilewright.tensorir import forking
+from tilewright.tensorir.llvm_context import fresh_context
 
 #: The version of the interface that kept object code expects of the process that runs it: raise this number when the
 #: functions above, the limit of threads or the parameters of an entry point change.
@@ -139,7 +140,7 @@ def _made_trackers(profiling: bool) -> tuple[llvm.LLJIT, dict[str, llvm.Resource
     address = _yield_address()
     counter = clock.uses_counter()
     text = team_ir(triple.split("-")[0], address is not None, profiling, counter)
-    with llvm.parse_assembly(text, llvm.create_context()) as module:
+    with fresh_context() as context, llvm.parse_assembly(text, context) as module:
         module.triple, module.data_layout = triple, str(machine.target_data)
         module.verify()
         object_bytes = emit_object(machine, module)

@@ -238,7 +238,7 @@ class NormAttrs(ReduceAttrs):
 @register_operator
 class norm(Reduce):
     """Compute the norm of the vector of all elements over axes; 0 for none. The root of integers is rounded toward
-    zero."""
+    zero (undefined where it does not fit their type)."""
 
     name = "norm"
     Attrs = NormAttrs

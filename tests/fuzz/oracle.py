@@ -129,6 +129,10 @@ class Perturbed:
         assert isinstance(op, Operator)
         if op.name == "cast":
             _check_cast(args[0], attrs.dtype)
+        elif op.name == "norm" and attrs.ord == 2:  # of integers it ends with a conversion
+            wide = np.asarray(args[0], np.float64)
+            with np.errstate(all="ignore"):
+                _check_cast(np.sqrt(np.sum(np.square(wide), axis=attrs.axis)), call.args[0].tensor_type.dtype)
         if self.rng is None:
             self.saw_special = self.saw_special or not all(map(_all_finite, args)) or _may_pass_infinity(call, args)
             self.may_overflow = self.may_overflow or _may_overflow(call, args)
