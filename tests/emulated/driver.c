@@ -37,8 +37,8 @@ static void *run_share(void *given) {
     return NULL;
 }
 
-void numba_parallel_for(void *task, char **args, int64_t *dims, int64_t *steps, void *data, int64_t inner_ndim,
-                        int64_t array_count, int32_t num_threads) {
+static void parallel_for(void *task, char **args, int64_t *dims, int64_t *steps, void *data, int64_t inner_ndim,
+                         int64_t array_count, int32_t num_threads) {
     pthread_t threads[MOST_THREADS];
     struct share shares[MOST_THREADS];
     for (int i = 0; i < num_threads; i++) {
@@ -48,6 +48,8 @@ void numba_parallel_for(void *task, char **args, int64_t *dims, int64_t *steps, 
     }
     for (int i = 0; i < num_threads; i++) pthread_join(threads[i], NULL);
 }
+
+void *tilewright_parallel_for = parallel_for;
 
 static int64_t read_number(FILE *file) {
     int64_t number;
