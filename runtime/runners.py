@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tilewright.codegen.llvm.bounds import reported_accesses
-from tilewright.codegen.threads import ensure_threads, limited_calls, needs_lock, parallel_lock
+from tilewright.codegen.threads import limited_calls, needs_lock, parallel_lock
 from tilewright.runtime.address import data_address
 from tilewright.runtime.steps import Array, Runner
 
@@ -139,8 +139,8 @@ def runner_of(modules: Iterable[CompiledModule], *args: Any) -> MachineCodeRunne
     """Make a runner, with the arguments of :class:`MachineCodeRunner`, of code in these modules. The threads of their
     parallel loops start."""
     modules = list(modules)
-    if any(module.forks for module in modules):
-        ensure_threads()
+    for module in modules:
+        module.start_threads()
     checked = any(module.reports_accesses for module in modules)
     return (CheckedRunner if checked else MachineCodeRunner)(*args)
 

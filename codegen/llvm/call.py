@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from tilewright.codegen.llvm.bounds import reported_accesses
-from tilewright.codegen.threads import ensure_threads, parallel_lock
+from tilewright.codegen.threads import parallel_lock
 from tilewright.tensorir.errors import InputError
 from tilewright.tensorir.expr import Buffer, IntImm
 from tilewright.tensorir.stmt import PrimFunc
@@ -23,8 +23,7 @@ class HasAddresses(Protocol):
     @property
     def reports_accesses(self) -> bool: ...
 
-    @property
-    def forks(self) -> bool: ...
+    def start_threads(self) -> None: ...
 
     def packed_address(self, name: str) -> int: ...
 
@@ -71,8 +70,7 @@ def call_packed(compiled: HasAddresses, name: str, values: Sequence[int]) -> Non
     Raises:
         OutOfBoundsError: the code checks its accesses, and one was outside of a buffer.
     """
-    if compiled.forks:
-        ensure_threads()
+    compiled.start_threads()
     packed = (ctypes.c_int64 * max(1, len(values)))(*values)
     function = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(compiled.packed_address(name))
     with parallel_lock(), reported_accesses() if compiled.reports_accesses else contextlib.nullcontext():

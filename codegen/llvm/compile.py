@@ -26,6 +26,7 @@ from tilewright.codegen.llvm.system_symbols import system_addresses
 from tilewright.codegen.llvm.team import profiling_functions, team_functions
 from tilewright.codegen.llvm.team_ir import FORK, RUN_TEAM
 from tilewright.codegen.llvm.text import DIVISIBLE
+from tilewright.codegen.threads import ensure_threads
 from tilewright.tensorir import forking
 from tilewright.tensorir.errors import CodegenError
 from tilewright.tensorir.functor import walk_statements
@@ -180,6 +181,7 @@ class CompiledModule:
         self.llvm_ir = llvm_ir
         self._externals = dict(externals)
         self._profiling = any(name.encode() in object_bytes for name in PROFILE_FUNCTIONS.values())
+        self._forks = self._profiling or any(name.encode() in object_bytes for name in (FORK, RUN_TEAM))
         self.reports_accesses = REPORT.encode() in object_bytes
         self.unresolved: tuple[str, ...] = ()
         self._effort = effort
@@ -203,13 +205,14 @@ class CompiledModule:
         """Return a copy of the module whose threads record how long they work on parallel loops; for callers that
         enclose its calls in ``profile_begin`` and ``profile_end``."""
         again = CompiledModule(self.object_bytes, self.target, self.llvm_ir, self._externals, self._effort)
-        again._profiling = True
+        again._profiling = again._forks = True
         return again
 
-    @property
-    def forks(self) -> bool:
-        """Whether the module has parallel loops, which run on one thread until ``threads.ensure_threads`` is called."""
-        return self._profiling or any(name.encode() in self.object_bytes for name in (FORK, RUN_TEAM))
+    def start_threads(self) -> None:
+        """Start the pool of threads if the module has parallel loops, which run on one thread until then. The thread
+        that is going to call it does so, not one that links it."""
+        if self._forks:
+            ensure_threads()
 
     def resolve(self, externals: Mapping[str, int]) -> None:
         """Set the addresses of PrimFuncs that the module calls but does not contain, by name, before it is linked: code
@@ -263,7 +266,7 @@ class CompiledModule:
         # A new name for each try: one that was interrupted may have linked the library.
         self._library = f"tilewright.{next(_libraries)}"
         library = llvm.JITLibraryBuilder().add_object_img(self.object_bytes)
-        if self.forks:
+        if self._forks:
             functions = profiling_functions() if self._profiling else team_functions()
             for name, address in functions.items():
                 library.import_symbol(name, address)

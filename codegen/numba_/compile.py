@@ -63,7 +63,6 @@ class NumbaModule:
         lines = self.source.splitlines(keepends=True)
         linecache.cache[filename] = (len(self.source), None, lines, filename)
         self._filename = filename
-        self._compiled = False
         self._reports = any(CHECKED_ACCESSES in func.attrs for func in functions)
         self._names = python_names(functions)
         self._runs = {func.name: itertools.count() for func in functions if only_calls(func)}
@@ -86,11 +85,20 @@ class NumbaModule:
         exec(compile(tree, self._filename, "exec"), namespace)
         self._namespace = namespace
         self.functions = {name: namespace[python] for name, python in self._names.items()}
+        self._compiled = False
         self._parallel = parallel
+
+    def _follow_fork(self) -> None:
+        """Make the functions again, without parallel loops, in a forked process that has lost its pool."""
+        if self._parallel and pool_is_lost():
+            with self._lock:
+                if self._parallel:
+                    self._load()
 
     def with_function(self, func: PrimFunc) -> NumbaModule:
         """Return a module with ``func`` in place of the function of its name; it shares the other functions with this
         module, so that numba need not compile them again."""
+        self._follow_fork()
         module = NumbaModule([func if name == func.name else old for name, old in self._primfuncs.items()], self.target)
         for name, function in self.functions.items():
             if name != func.name:
@@ -126,10 +134,7 @@ class NumbaModule:
             _as_parameter(param, arg, sizes) if isinstance(param, Buffer) else int(arg)
             for param, arg in zip(func.params, args, strict=True)
         ]
-        if self._parallel and pool_is_lost():
-            with self._lock:
-                if self._parallel:
-                    self._load()
+        self._follow_fork()
         function = self.functions[name]
         if name in self._runs and next(self._runs[name]) < self.runs_by_python:
             function = getattr(function, "py_func", function)  # functions that Python always interprets have none

@@ -17,7 +17,6 @@ import numpy as np
 import numpy.typing as npt
 
 from tilewright.codegen.llvm import CompiledModule, compile_module
-from tilewright.codegen.threads import ensure_threads
 from tilewright.tensorir import (
     Allocate,
     Broadcast,
@@ -152,8 +151,7 @@ _HALF_AND_ONE = np.array([0.5, 1.0])
 
 
 def _entry(compiled: CompiledModule, func: PrimFunc) -> Callable[..., None]:
-    if compiled.forks:
-        ensure_threads()
+    compiled.start_threads()
     kinds = [ctypes.c_void_p if isinstance(param, Buffer) else ctypes.c_int64 for param in func.params]
     return ctypes.CFUNCTYPE(None, *kinds, ctypes.c_void_p)(compiled.address(func.name))
 

@@ -337,3 +337,19 @@ def test_parallel_loops_read_and_write_buffers_without_dimensions() -> None:
     func = PrimFunc("f", (factor, x, y, total), sequence(For(i, zero, size, "parallel", scaled), summed))
     values = np.arange(SIZE, dtype="float32")
     both_targets([func], "f", lambda: [np.array(3, "float32"), values, np.zeros_like(values), np.zeros((), "float32")])
+
+
+def test_a_process_that_lost_its_pool_shares_no_parallel_loops(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither by a call nor by a module that takes functions over, as profiles make it."""
+    source, result = Buffer("source", (64,), "float32"), Buffer("result", (64,), "float32")
+    i = Var("i")
+    copy = BufferStore(result, source[i], (i,))
+    funcs = [PrimFunc(name, (source, result), For(i, IntImm(0), IntImm(64), "parallel", copy)) for name in ("f", "g")]
+    module = numba_.compile_module(funcs, Target("numba"))
+    assert all(function.targetoptions["parallel"] for function in module.functions.values())
+    monkeypatch.setattr("tilewright.codegen.numba_.compile.pool_is_lost", lambda: True)
+    for made in (module.with_function(funcs[0]), module):
+        assert not any(function.targetoptions["parallel"] for function in made.functions.values())
+        found = np.zeros(64, "f4")
+        made.call("g", np.arange(64, dtype="f4"), found)
+        assert found.tolist() == list(range(64))
