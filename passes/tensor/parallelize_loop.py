@@ -8,8 +8,8 @@
 The work of a loop is estimated in scalar instructions. Loops of constant work below ``min_work`` become serial; for
 symbolic work the decision is an annotation that code generators turn into a run-time check. An inner loop whose extent
 is symbolic but bounded, such as a loop over the tiles of a block, counts with its bound, so that the check before each
-loop is a single comparison. A parallel loop inside another one becomes serial, as does one whose iterations provably
-write the same element, and all of them if the target has one thread.
+loop is a single comparison. A parallel loop inside another one becomes serial, as do a loop whose iterations provably
+write the same element, one of at most one iteration, and all of them if the target has one thread.
 """
 
 from __future__ import annotations
@@ -173,6 +173,8 @@ class _Parallelizer(ScopedMutator):
             return "it is nested in a parallel loop"
         if self.target.num_threads == 1:
             return "the target has a single thread"
+        if self.analyzer.bounds(loop.extent).upper <= 1:
+            return "it has at most one iteration"
         conflict = shared_element(loop)
         if conflict is not None:
             return f"all iterations write the same element of {conflict.name}"

@@ -102,7 +102,7 @@ class _MemoryVerifier(ScopedMutator):
     def mutate_For(self, loop: For) -> Stmt:
         if loop.kind == "parallel":
             shared = shared_element(loop)
-            if shared is not None:
+            if shared is not None and self.analyzer.bounds(loop.extent).upper > 1:
                 self.fail(
                     loop, f"all iterations of parallel loop {loop.var.name} write the same element of {shared.name}"
                 )

@@ -13,10 +13,31 @@ from collections.abc import Iterator
 
 from tilewright.tensorir.arith.bounds import SIMPLIFY_BUDGET
 from tilewright.tensorir.arith.index import IndexAlgebra
-from tilewright.tensorir.arith.linear import Linear
+from tilewright.tensorir.arith.linear import ZERO, Linear
 from tilewright.tensorir.expr import BinaryOp, Expr, IntImm, Select, Var
 
 _COEFFICIENT_LIMIT = 1 << 40
+#: The numbers of forms are those of int64; what a search computes with stays so far from their ends that none wraps.
+_NUMBER_LIMIT = 1 << 62
+
+#: ``(rest, scale, bound, factor)`` for the form ``scale * rest + factor * bound``. If it is greater than ``-scale``,
+#: the form that it was made of is greater than -1, and so, as an integer, not negative.
+Step = tuple[Linear, int, Linear, int]
+
+
+def _sum_of(step: Step) -> Linear | None:
+    """The form that is not negative if a step's is greater than ``-scale``; None if a number of it might wrap."""
+    rest, scale, bound, factor = step
+    if scale * _largest_number(rest) + abs(factor) * _largest_number(bound) + scale > _NUMBER_LIMIT:
+        return None
+    return rest.scale(scale).combine(bound, factor).shift(scale - 1)
+
+
+def _largest_number(form: Linear) -> int:
+    found = abs(form.const)
+    for coefficient in form.terms.values():
+        found = max(found, abs(coefficient))
+    return found
 
 
 class _Search:
@@ -87,10 +108,14 @@ class ProvingAlgebra(IndexAlgebra):
             return False
         search.left -= 1
         search.failed.add(form.key)  # also stops cycles
-        return any(all(self._search(part, search) for part in parts) for parts in self._lower_bounds(form))
+        return any(all(self._holds(step, search) for step in steps) for steps in self._lower_bounds(form))
 
-    def _lower_bounds(self, form: Linear) -> Iterator[list[Linear]]:
-        """Ways to prove ``form >= 0``: each a list of forms that must all be >= 0."""
+    def _holds(self, step: Step, search: _Search) -> bool:
+        form = _sum_of(step)
+        return form is not None and self._search(form, search)
+
+    def _lower_bounds(self, form: Linear) -> Iterator[list[Step]]:
+        """Ways to prove ``form >= 0``: each a list of steps that must all hold."""
         for term, coefficient in self._latest_first(form):
             factors = self.factors(term)
             for factor in factors:
@@ -104,7 +129,8 @@ class ProvingAlgebra(IndexAlgebra):
                     yield from self._by_symbolic_quotient(form, term, coefficient, factor, tuple(cofactors))
                 elif isinstance(factor, Select) and not cofactors:
                     values = (factor.true_value, factor.false_value)
-                    yield [form.without(term).combine(self.linear(v), coefficient) for v in values]
+                    rest = form.without(term)
+                    yield [(rest, 1, self.linear(value), coefficient) for value in values]
         yield from self._by_facts(form)
 
     def _latest_first(self, form: Linear) -> list[tuple[Expr, int]]:
@@ -117,7 +143,7 @@ class ProvingAlgebra(IndexAlgebra):
 
     def _by_range(
         self, form: Linear, term: Expr, coefficient: int, var: Var, cofactors: tuple[Expr, ...]
-    ) -> Iterator[list[Linear]]:
+    ) -> Iterator[list[Step]]:
         known = self.facts.ranges.get(var)
         if known is None:
             return
@@ -126,12 +152,12 @@ class ProvingAlgebra(IndexAlgebra):
         bound = known[0] if coefficient > 0 else known[1]
         if bound is None or (bound.is_const and not cofactors):
             return
-        yield [form.without(term) + self.multiply(self.product(cofactors), bound).scale(coefficient)]
+        yield [(form.without(term), 1, self.multiply(self.product(cofactors), bound), coefficient)]
 
-    def _by_operation(self, form: Linear, term: BinaryOp, coefficient: int) -> Iterator[list[Linear]]:
+    def _by_operation(self, form: Linear, term: BinaryOp, coefficient: int) -> Iterator[list[Step]]:
         rest = form.without(term)
         if term.op in ("min", "max"):
-            cases = [rest.combine(self.linear(side), coefficient) for side in (term.a, term.b)]
+            cases: list[Step] = [(rest, 1, self.linear(side), coefficient) for side in (term.a, term.b)]
             if (term.op == "min") == (coefficient > 0):
                 yield cases  # its value may be either operand
             else:
@@ -142,12 +168,11 @@ class ProvingAlgebra(IndexAlgebra):
                 return
             if coefficient > 0:
                 if self.is_nonnegative(whole):
-                    yield [rest]
+                    yield [(rest, 1, ZERO, 0)]
                 yield from self._by_other_quotients(form, term, coefficient)
             scale = divisor // math.gcd(coefficient, divisor)  # x - d + 1 <= d * (x // d) <= x
             bound = whole.shift(1 - divisor) if coefficient > 0 else whole
-            scaled = rest.scale(scale).combine(bound, coefficient * scale // divisor)
-            yield [scaled.shift(scale - 1)]  # scale * form > -scale suffices, as the form is an integer
+            yield [(rest, scale, bound, coefficient * scale // divisor)]
         elif term.op == "floordiv" and coefficient < 0:
             yield from self._by_largest_quotient(rest, term, coefficient)
         elif term.op == "floormod":
@@ -155,19 +180,19 @@ class ProvingAlgebra(IndexAlgebra):
             if isinstance(term.b, IntImm) and term.b.value > 0 and self.is_exact(whole):
                 quotient = self.floordiv(whole, self.linear(term.b))
                 if any(t in form.terms for t in quotient.terms):
-                    yield [rest.combine(whole, coefficient).combine(quotient, -coefficient * term.b.value)]
+                    yield [(rest, 1, whole.combine(quotient, -term.b.value), coefficient)]
                 if coefficient < 0 and self.interval(whole).lower >= 0:
-                    yield [rest.combine(whole, coefficient)]
+                    yield [(rest, 1, whole, coefficient)]
             elif coefficient < 0 and self.interval(self.linear(term.b)).lower > 0:
-                yield [rest.combine(self.linear(term.b).shift(-1), coefficient)]
+                yield [(rest, 1, self.linear(term.b).shift(-1), coefficient)]
 
-    def _by_largest_quotient(self, rest: Linear, term: BinaryOp, coefficient: int) -> Iterator[list[Linear]]:
+    def _by_largest_quotient(self, rest: Linear, term: BinaryOp, coefficient: int) -> Iterator[list[Step]]:
         """``x // n <= y // n`` for ``x <= y`` and ``n > 0``; ``y`` is ``x`` at the end of a variable's range."""
         divisor, whole = self.linear(term.b), self.linear(term.a)
         if self.interval(divisor).lower <= 0 or not (self.is_exact(whole) and self.is_exact(divisor)):
             return
         for largest in self.largest_quotients(whole, divisor):
-            yield [rest.combine(largest, coefficient)]
+            yield [(rest, 1, largest, coefficient)]
 
     def largest_quotients(self, whole: Linear, divisor: Linear) -> Iterator[Linear]:
         """Upper bounds of ``whole // divisor``, for a positive divisor, by the ends of variables' ranges."""
@@ -177,7 +202,7 @@ class ProvingAlgebra(IndexAlgebra):
             if end is not None and self.is_exact(end):
                 yield self.floordiv(whole.without(part).combine(end, factor), divisor)
 
-    def _by_other_quotients(self, form: Linear, term: BinaryOp, coefficient: int) -> Iterator[list[Linear]]:
+    def _by_other_quotients(self, form: Linear, term: BinaryOp, coefficient: int) -> Iterator[list[Step]]:
         """``x // d - y // d >= (x - y) // d``."""
         divisor = self.linear(term.b)
         for other, opposite in form.terms.items():
@@ -186,22 +211,21 @@ class ProvingAlgebra(IndexAlgebra):
                 if self.is_exact(difference):
                     bound = Linear({other: 1}, 0) + self.floordiv(difference, divisor)
                     amount = min(coefficient, -opposite)
-                    yield [form.combine(Linear({term: 1}, 0), -amount).combine(bound, amount)]
+                    yield [(form.combine(Linear({term: 1}, 0), -amount), 1, bound, amount)]
 
     def _by_symbolic_quotient(
         self, form: Linear, term: Expr, coefficient: int, quotient: BinaryOp, cofactors: tuple[Expr, ...]
-    ) -> Iterator[list[Linear]]:
+    ) -> Iterator[list[Step]]:
         """``x - n + 1 <= n * (x // n) <= x`` for ``n > 0``."""
         divisor, whole = self.linear(quotient.b), self.linear(quotient.a)
         if divisor.key != self.product(cofactors).key or self.interval(divisor).lower <= 0 or not self.is_exact(whole):
             return
         bound = whole - divisor.shift(-1) if coefficient > 0 else whole
-        yield [form.without(term).combine(bound, coefficient)]
+        yield [(form.without(term), 1, bound, coefficient)]
 
-    def _by_facts(self, form: Linear) -> Iterator[list[Linear]]:
+    def _by_facts(self, form: Linear) -> Iterator[list[Step]]:
         for fact in self.facts.nonnegative:
             for term, part in fact.terms.items():
                 coefficient = form.terms.get(term, 0)
                 if coefficient * part > 0:  # |part| * form - |coefficient| * fact has no such term
-                    scale = abs(part)
-                    yield [form.scale(scale).combine(fact, -abs(coefficient)).shift(scale - 1)]
+                    yield [(form, abs(part), fact, -abs(coefficient))]

@@ -36,7 +36,9 @@ from tests.fuzz.reproducer import reproducer_text, smallest
 from tests.onnx.process import ROOT, LineProcess, ProcessError
 from tilewright import graphir as gi
 from tilewright.graphir.module import IRModule
+from tilewright.graphir.origins import operator_origins
 from tilewright.passes.tensor.check_bounds import CheckBoundsConfig
+from tilewright.tensorir.stmt import PrimFunc
 
 #: Models of a batch, and the seconds that a batch may take.
 BATCH, LIMIT = 25, 900.0
@@ -99,14 +101,23 @@ class _Batch:
         self.counts.models += 1
 
     def note(self, module: Any, finding: FoundError) -> None:
-        """Note a finding."""
-        signature = finding.signature
+        """Note a finding; a wrong result counts as the same as another if the smallest graph has the same operators."""
+        signature, small = finding.signature, None
+        if finding.kind != "error":
+            small = smallest(module, finding)
+            operators = {name for function in small[0].functions.values() for name in _operators(function)}
+            level = "3" if finding.build.level == 3 else "0-2"
+            signature += f": {finding.build.target} level {level}: {', '.join(sorted(operators))}"
         row = {"signature": signature, "message": str(finding)[:2000], "text": ""}
         if signature not in self.known:
             self.known.add(signature)
-            small, inputs = smallest(module, finding)
-            row["text"] = reproducer_text(str(finding)[:2000], small, finding.build, inputs)
+            found, inputs = small or smallest(module, finding)
+            row["text"] = reproducer_text(row["message"], found, finding.build, inputs)
         self.found.append(row)
+
+
+def _operators(function: gi.Function | PrimFunc) -> list[str]:
+    return [origin.operator for origin in operator_origins(function)] if isinstance(function, gi.Function) else []
 
 
 def run_batch(number: int, current: Path, known: set[str], onnx: bool, large: int) -> _Batch:

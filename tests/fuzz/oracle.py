@@ -17,11 +17,12 @@ times, with such errors drawn at random:
   order (Higham 2002, Accuracy and Stability of Numerical Algorithms, section 4.2) but for its factor, which grows with
   the root of ``n`` (Higham and Mary 2019).
 - at level 3, where Winograd's convolutions and approximations come in, contractions have an error in units of their
-  greatest element (the bound of Winograd's forms is by norm, not by element: Higham 2002, section 23.2.2), and ``c`` is
-  four times as large. The level's rules, such as ``x - x -> 0``, are wrong for infinity and NaN: where a model computes
-  such a number, only shapes and types are compared. So it is, at every level, where sums of squares of an operator's
-  arguments may be greater than their type holds: the order of the operations decides then. (At level 3 the same is said
-  of products of elements.)
+  greatest element (the bound of Winograd's forms is by norm, not by element: Higham 2002, section 23.2.2), ``c`` is
+  four times as large, and quotients have errors even where they are exact, unless the divisor is a power of two:
+  those by constants are products with reciprocals, which are rounded. The level's rules, such as ``x - x -> 0``, are
+  wrong for infinity and NaN: where a model computes such a number, only shapes and types are compared. So it is, at
+  every level, where sums of squares of an operator's arguments may be greater than their type holds: the order of the
+  operations decides then. (At level 3 the same is said of products of elements.)
 
 The greatest distance of the samples from the unperturbed result, times :data:`SAFETY`, and one rounding of the result
 are the tolerance: the condition of the whole graph at these inputs is in it. Where the samples, the float64 result, and
@@ -150,7 +151,8 @@ class Perturbed:
             if op.name in BY_ARGUMENT:
                 amount = self.scale * unit(compute_type(result.dtype))
                 found = found + amount * args[0] * self.rng.uniform(-1, 1, np.shape(found))
-            return self.changed(op, found, result)
+            by_reciprocal = op.name == "divide" and self.by_norm
+            return self.changed(op, found, result, exact=not by_reciprocal or np.abs(np.frexp(args[1])[0]) == 0.5)
 
     def changed_arguments(self, call: gi.Call, args: Sequence[Any]) -> list[Any]:
         assert self.rng is not None
@@ -165,7 +167,8 @@ class Perturbed:
             made.append(arg * (1 + amount * self.rng.uniform(-1, 1, np.shape(arg))))
         return made
 
-    def changed(self, op: Operator, found: Any, kind: TensorType) -> Any:
+    def changed(self, op: Operator, found: Any, kind: TensorType, exact: Array | bool = True) -> Any:
+        """Return a result with errors; without where it is a number of its type, if its operator is exact there."""
         assert self.rng is not None
         if not kind.dtype.is_float:
             return found
@@ -180,7 +183,7 @@ class Perturbed:
             error = error + self.factor * noise * unit(compute_type(kind.dtype)) * (finite.max() if finite.size else 0)
         error = np.where(np.isfinite(error), error, 0)
         if op.name in ROUNDED_ONCE:
-            error = np.where(array.astype(kind.dtype.numpy).astype(np.float64) == array, 0, error)
+            error = np.where(exact & (array.astype(kind.dtype.numpy).astype(np.float64) == array), 0, error)
         return array + error
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import zlib
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -107,11 +106,3 @@ def again(module: IRModule, finding: FoundError, inputs: list[Any]) -> FoundErro
     except FoundError as found:
         return found if found.signature == finding.signature else None
     return None
-
-
-def write(folder: Path, number: int, text: str) -> Path:
-    """Write a reproducer and return its path."""
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"test_found_{number}.py"
-    path.write_text(text, encoding="utf-8")
-    return path

@@ -35,6 +35,18 @@ def test_a_let_beside_a_run_time_size_is_built_at_level_0() -> None:
     )
 
 
+def test_a_copy_that_fits_one_vector_is_built_for_wide_vectors() -> None:
+    """A parallel loop of at most one iteration, whose variable is always 0."""
+    module = gi.parse("""
+        def @main(%x: Tensor[(1, 17), float16], %k: Tensor[(), int64]) {
+          %0 = slice(%x, begin=(0,), end=(dim[size],), strides=(1,), axes=(0,))
+          %1 = bind_size(%0, %k, dim=dim[size])
+          %1
+        }""")
+    with tw.PassContext(opt_level=2):
+        tw.build(module, target=tw.Target("llvm", num_threads=2, mcpu="znver4"))
+
+
 def test_a_function_that_returns_its_parameter_is_inlined() -> None:
     _check(
         """

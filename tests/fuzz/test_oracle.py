@@ -40,6 +40,15 @@ def test_what_gelu_leaves_of_a_number_may_be_off_by_units_of_the_number(approxim
     assert oracle.judge([oracle.own[0] + np.array([5e-5, 0], np.float32)], 0).wrong
 
 
+def test_a_quotient_by_a_constant_is_a_product_with_its_reciprocal_at_level_3() -> None:
+    x = gi.var("x", shape=(1,))
+    third, half = (_oracle(x / by + 0.5, x, [-0.5 * by]) for by in (3.0, 2.0))  # both are 0 if they are exact
+    off = np.array([-1.5e-8], np.float32)
+    assert not third.judge([off], 3).wrong
+    assert third.judge([off], 2).wrong
+    assert half.judge([off], 3).wrong
+
+
 def test_where_errors_would_change_a_size_that_fits_zeros_stay() -> None:
     x = gi.var("x", shape=(2,))
     places = gi.broadcast_to(gi.nonzero(gi.sin(x)), shape=(1, 1))  # of 0 and 2: one, with an error of 0 two

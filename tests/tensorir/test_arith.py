@@ -199,6 +199,14 @@ def test_prove(analyzer, condition):
     assert analyzer.prove(condition)
 
 
+def test_a_search_for_a_proof_ends_before_its_numbers_wrap():
+    """Each step multiplies the constant by four, in a cycle of bounds of ``J // 4`` and ``X // 4``."""
+    analyzer = Analyzer()
+    analyzer.bind(J, 0, 8)
+    sizes = X + (J + 1) // 4
+    assert not analyzer.prove(minimum((sizes + 3) // 4, J) <= (sizes + 1) // 4)  # 1 <= 0 for X = 0, J = 7
+
+
 @pytest.mark.parametrize("condition", [I < N - 1, X < N, I * 2 < N, N // 4 * 4 >= N, compare("eq", X % 2, 0)], ids=str)
 def test_what_does_not_always_hold_is_not_proved(analyzer, condition):
     assert not analyzer.prove(condition)

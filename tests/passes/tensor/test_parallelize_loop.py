@@ -75,6 +75,11 @@ def test_one_iteration_is_not_worth_threads_however_much_it_does():
     assert condition("min(m, 5000)", "B[i, j] = A[i, j]") == "n >= 2"
 
 
+def test_a_loop_of_at_most_one_iteration_is_serial():
+    func = parse(COPY.replace("in parallel(SIZE)", "in parallel((min(n, 1) * 17 + 31) // 32)").replace("SIZE", "n"))
+    assert loops(two_threads(func))[0].kind == "serial"
+
+
 def test_one_thread_needs_no_parallel_loops():
     func = parse(COPY.replace("SIZE", "1000000"))
     assert loops(parallelize_loops(func, target=Target("llvm", num_threads=1)))[0].kind == "serial"

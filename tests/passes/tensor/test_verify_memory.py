@@ -39,6 +39,7 @@ def test_what_is_refused_is_named_and_underlined(body, message):
         "for i in range(8) { A[i] = 0.0 }",
         "for i in range(n) { A[i] = 0.0 }",
         "for i in range(9) { if i < 8 { A[i] = 0.0 } }",
+        "for i in parallel(min(n, 1)) { A[3] = 0.0 }",
         "allocate T: Buffer[(8,), float32, stack]\nT[7] = 1.0",
     ],
 )
