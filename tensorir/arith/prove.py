@@ -108,11 +108,14 @@ class ProvingAlgebra(IndexAlgebra):
             return False
         search.left -= 1
         search.failed.add(form.key)  # also stops cycles
-        return any(all(self._holds(step, search) for step in steps) for steps in self._lower_bounds(form))
-
-    def _holds(self, step: Step, search: _Search) -> bool:
-        form = _sum_of(step)
-        return form is not None and self._search(form, search)
+        for steps in self._lower_bounds(form):
+            for step in steps:  # with one frame of the stack for each form
+                part = _sum_of(step)
+                if part is None or not self._search(part, search):
+                    break
+            else:
+                return True
+        return False
 
     def _lower_bounds(self, form: Linear) -> Iterator[list[Step]]:
         """Ways to prove ``form >= 0``: each a list of steps that must all hold."""

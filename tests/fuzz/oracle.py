@@ -79,8 +79,8 @@ EXACT = {
 BY_NORM = {"dft", "stft"}
 
 #: Operators whose errors are in units of their argument: ``0.5 * x * (1 + erf(x / sqrt(2)))`` loses digits where the
-#: error function is near -1, here as in PyTorch and ONNX Runtime.
-BY_ARGUMENT = {"nn.gelu"}
+#: error function is near -1, here as in PyTorch and ONNX Runtime, and ``alpha * x + beta`` where it is near 0.
+BY_ARGUMENT = {"nn.gelu", "nn.hard_sigmoid"}
 
 #: Products of elements: in another order, which level 3 may take, some may be infinite before a zero comes.
 PRODUCTS = {"prod", "cumprod"}

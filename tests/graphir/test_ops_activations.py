@@ -13,6 +13,7 @@ import pytest
 import tilewright as tw
 from tests.graphir.together import together
 from tilewright import graphir as gi
+from tilewright.graphir.module import IRModule
 from tilewright.graphir.ops.common import FLOATS, INTEGERS, NUMBERS
 from tilewright.tensorir.errors import TypeInferenceError
 
@@ -63,6 +64,16 @@ ACTIVATIONS: list[tuple[str, dict[str, float], Any]] = [
 @pytest.mark.parametrize(("name", "attrs", "oracle"), ACTIVATIONS, ids=lambda value: str(value)[:24])
 def test_activations_are_their_formulas(check: Any, name: str, attrs: Any, oracle: Any, dtype: str) -> None:
     check(f"nn.{name}", [(("n", 7), dtype)], attrs, oracle, both_sides, N, 4)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_hard_swish_is_exact_outside_of_its_curve(dtype: str) -> None:
+    x = gi.var("x", shape=(6,), dtype=dtype)
+    values = np.array([-3e38, -7, -3, 3, 7, 3e38], dtype)
+    for level in (0, 3):
+        with tw.PassContext(opt_level=level):
+            found = tw.build(IRModule.from_expr(gi.Function([x], gi.nn.hard_swish(x))))(values)
+        np.testing.assert_array_equal(found, np.maximum(values, 0) * (values >= 3))
 
 
 #: What each function tends to, is at NaN, and is far from 0: by NaN, inf, -inf, 0, -80 and 80.

@@ -250,9 +250,8 @@ class HardSigmoidAttrs:
     beta: float = 0.5
 
 
-def _hard_sigmoid(x: Expr, alpha: float, beta: float) -> Expr:
-    line = x * const(alpha, x.dtype) + const(beta, x.dtype)
-    return minimum(maximum(line, const(0, x.dtype)), const(1, x.dtype))
+def _limited(x: Expr, most: float) -> Expr:
+    return minimum(maximum(x, const(0, x.dtype)), const(most, x.dtype))
 
 
 @register_operator
@@ -266,22 +265,23 @@ class hard_sigmoid(Unary):
         return np.clip(attrs.alpha * arrays[0].astype(np.float64) + attrs.beta, 0, 1)
 
     def formula(self, values: Sequence[Expr], attrs: HardSigmoidAttrs) -> Expr:
-        return _hard_sigmoid(values[0], attrs.alpha, attrs.beta)
+        (x,) = values
+        return _limited(x * const(attrs.alpha, x.dtype) + const(attrs.beta, x.dtype), 1)
 
 
 @register_operator
 class hard_swish(Unary):
-    """Apply hard swish elementwise: ``x * hard_sigmoid(x)`` with slope 1/6: Howard et al., "Searching for MobileNetV3",
-    2019."""
+    """Apply hard swish elementwise: ``x * min(max(x + 3, 0), 6) / 6``: Howard et al., "Searching for MobileNetV3",
+    2019. As in that formula, the result is exactly 0 up to -3, and ``x`` from 3 on."""
 
     name = "nn.hard_swish"
 
     def evaluate(self, arrays: Sequence[np.ndarray[Any, Any]], attrs: Any) -> Any:
         x = arrays[0].astype(np.float64)
-        return x * np.clip(x / 6 + 0.5, 0, 1)
+        return x * (np.clip(x + 3, 0, 6) / 6)
 
     def scalar(self, x: Expr) -> Expr:
-        return x * _hard_sigmoid(x, 1 / 6, 0.5)
+        return x * (_limited(x + const(3, x.dtype), 6) * const(1 / 6, x.dtype))  # no product that may overflow
 
 
 def _softplus(x: Expr) -> Expr:
