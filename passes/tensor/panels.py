@@ -227,8 +227,10 @@ class PanelFinder(ScopedMutator):
         if not walked:
             return None
         fixed = nest[: -len(walked)]
-        if not repeated and not self._is_worth_reading_once(buffer, outer.var, first, size, widths, walked, fixed):
-            return None
+        if not repeated:
+            together = _neighbours(distances, widths)
+            if not self._is_worth_reading_once(buffer, outer.var, first, size, widths, together, walked, fixed):
+                return None
         start = {loop.var: loop.min for loop in walked}
         return Panel(buffer, substitute(following, start), size, outer, sharing, repeated, fixed, walked)
 
@@ -257,10 +259,12 @@ class PanelFinder(ScopedMutator):
         first: Expr,
         size: Expr,
         widths: list[int],
+        together: int,
         walked: list[For],
         fixed: list[For],
     ) -> bool:
-        """Return whether to prefetch a panel that no loop reads again, of a buffer that is read from memory."""
+        """Return whether to prefetch a panel that no loop reads again, of a buffer that is read from memory; an
+        iteration has ``together`` steps of the loop as it was before it was partly written out."""
         steps = self.iterations(walked)
         if not isinstance(size, IntImm) or not isinstance(steps, IntImm):
             return False
@@ -268,7 +272,8 @@ class PanelFinder(ScopedMutator):
         # nothing while the same data is read again.
         place = buffer, outer
         narrow = (
-            max(widths) * buffer.dtype.bytes <= NARROW and size.value * buffer.dtype.bytes < CACHE_LINE * steps.value
+            max(widths) * buffer.dtype.bytes <= NARROW
+            and size.value * buffer.dtype.bytes < CACHE_LINE * steps.value * together
         )
         again = self.reads.setdefault(place, 0)
         self.reads[place] += 1
@@ -383,6 +388,14 @@ def _following(place: Expr, var: Var, sharing: Expr) -> Expr:
     quotient, number = binary("floordiv", var, sharing), Var("quotient", var.dtype)
     named: Expr = ExprReplacer({quotient: number}).mutate(place)
     return substitute(substitute(named, {var: var + sharing}), {number: quotient + 1})
+
+
+def _neighbours(distances: list[int], widths: list[int]) -> int:
+    """Return the greatest number of reads that follow each other without a gap."""
+    ends: dict[int, int] = {}
+    for distance, width in sorted(zip(distances, widths, strict=False)):
+        ends[distance + width] = ends.pop(distance, 0) + 1
+    return max(ends.values(), default=1)
 
 
 def is_written_out(loop: For) -> bool:

@@ -11,14 +11,14 @@ from tests.passes.schedule.kernels import apply_rule
 from tilewright.graphir.dims import simplify
 from tilewright.passes.schedule.contraction import ScheduleContraction, _tiles_per_task
 from tilewright.passes.schedule.cost import VECTOR_COST, choose_tile
-from tilewright.passes.schedule.facts import block_of
+from tilewright.passes.schedule.facts import block_of, constant, loop_of
 from tilewright.passes.schedule.inline import reduction_blocks
 from tilewright.passes.schedule.rule import Declined
 from tilewright.passes.schedule.tiling import Tiling, plan_tiling
 from tilewright.tensorir import interpret
 from tilewright.tensorir import tensor as te
 from tilewright.tensorir.expr import IntImm, Var, cast
-from tilewright.tensorir.functor import substitute, walk
+from tilewright.tensorir.functor import substitute, uses_var, walk
 from tilewright.tensorir.schedule import Schedule
 from tilewright.tensorir.stmt import For, PrimFunc
 from tilewright.tensorir.target import Target
@@ -50,6 +50,31 @@ def planned(func: PrimFunc) -> Tiling:
     tiling = plan(func)
     assert isinstance(tiling, Tiling)
     return tiling
+
+
+@pytest.mark.parametrize(
+    ("cpu", "steps", "expected"),
+    [
+        ("x86-64-v3", 64, [("serial", 16), ("unrolled", 4)]),
+        ("x86-64-v3", 63, [("serial", 21), ("unrolled", 3)]),
+        ("x86-64-v3", 61, [("serial", 61)]),
+        ("x86-64-v3", 4, [("serial", 2), ("unrolled", 2)]),  # a loop stays: what is before it initializes the sum
+        ("x86-64-v2", 64, [("serial", 64)]),  # products take another register
+        ("x86-64-v4", 64, [("serial", 64)]),  # a step has 28 multiply-adds
+    ],
+)
+def test_an_iteration_takes_several_steps_of_few_multiply_adds(
+    cpu: str, steps: int, expected: list[tuple[str, int]]
+) -> None:
+    left, right = ((96, steps), lambda i, j, k: (i, k)), ((steps, 96), lambda i, j, k: (k, j))
+    schedule = Schedule(sum_of_products((96, 96), left, right, steps))
+    (ref,) = reduction_blocks(schedule)
+    assert apply_rule(ScheduleContraction(), schedule, ref, Target("llvm", mcpu=cpu, num_threads=1))
+    (ref,) = [block for block in reduction_blocks(schedule) if schedule.get(block).name == "product"]
+    (summed,) = (item for item in block_of(schedule, ref).iters if item.kind == "reduction")
+    loops = (loop_of(schedule, loop) for loop in schedule.get_loops(ref))
+    found = [(loop.kind, constant(loop.extent)) for loop in loops if uses_var(summed.value, {loop.var})]
+    assert found == expected
 
 
 @pytest.mark.parametrize("operands", [1, -1])

@@ -169,6 +169,19 @@ def test_rows_of_the_next_tile_are_fetched(rewrites: Any, first: str, second: st
     rewrites(fetch, rows(first, second, ""), rows(first, second, fetched))
 
 
+def test_steps_of_an_iteration_that_are_written_out_count_as_steps() -> None:
+    """An iteration reads four neighbours of each of eight rows: 128 bytes, in narrow pieces all the same."""
+    reads = "\n".join(
+        "for s in unrolled(4) { c[ramp(0, 1, 8)] = c[ramp(0, 1, 8)] + broadcast(A[PLACE], 8) }".replace(
+            "PLACE", f"t * 4096 + b * 16 + k * 4 + s + {row * 512}"
+        )
+        for row in range(8)
+    )
+    text = ROWS[: ROWS.index("        FETCH")] + reads + ROWS[ROWS.index("      }\n    }\n    C[") :]
+    text = text.replace("k in range(16)", "k in range(4)").replace("range(128)", "range(256)")
+    assert "prefetch(A" in str(fetch(parse(text)))
+
+
 def test_blocks_at_a_distance_that_is_not_known_lie_apart(rewrites: Any) -> None:
     def text(index: str, fetched: str) -> str:
         found = rows(f"{index} + t * 32 + k", f"{index} + t * 32 + k + 16", fetched)
