@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tilewright.graphir.ops.nn.channel_blocks import channel_block
+from tilewright.graphir.ops.nn.channel_blocks import channel_block, group_block
 from tilewright.tensorir import Var
 
 
@@ -25,3 +25,10 @@ from tilewright.tensorir import Var
 def test_blocks_fill_vectors(channels: int, lanes: int, block: int | None, whole: int | None) -> None:
     assert channel_block(channels, lanes) == block
     assert channel_block(channels, lanes, whole=True) == whole
+
+
+@pytest.mark.parametrize(
+    ("channels", "block"), [(48, 16), (16, 16), (8, 8), (24, None), (40, None), (4, None), (Var("n"), None)]
+)
+def test_a_group_has_whole_vectors_or_one_half(channels: int, block: int | None) -> None:
+    assert group_block(channels, 16) == block

@@ -25,6 +25,13 @@ def channel_block(channels: Dim, lanes: int, whole: bool = False) -> int | None:
     return next((block for block in (lanes, lanes // 2) if block > 1 and channels % block == 0), None)
 
 
+def group_block(channels: Dim, lanes: int) -> int | None:
+    """Return the number of neighbouring channels in a block where blocks lie inside of groups of so many channels. A
+    group of several half vectors takes longer than vectors of pixels in the plain layout."""
+    found = channel_block(channels, lanes, whole=True)
+    return found if found in (lanes, channels) else None
+
+
 class Blocked:
     """A channel as the number of a block and the position in it, so that indices need no division."""
 

@@ -18,7 +18,7 @@ from tilewright.graphir.ops.calls import multiply, pad
 from tilewright.graphir.ops.common import compute_type, normalize
 from tilewright.graphir.ops.layout_transform import change_layout
 from tilewright.graphir.ops.narrow import ConvolutionSums
-from tilewright.graphir.ops.nn.channel_blocks import ChannelAxes, channel_at, channel_block, place_of
+from tilewright.graphir.ops.nn.channel_blocks import ChannelAxes, channel_at, channel_block, group_block, place_of
 from tilewright.graphir.ops.nn.window import is_padded, margins, pad_image, per_axis, window_count
 from tilewright.graphir.ops.sums import narrowed_sum, product_dtype, sum_dtype, widened_factors
 from tilewright.graphir.traits import LayoutChoice
@@ -204,13 +204,13 @@ class Convolution(Operator):
         own = outputs // attrs.groups if isinstance(outputs, int) else outputs
         depthwise = attrs.groups > 1 and dim_equal(outputs, attrs.groups) and dim_equal(inputs, 1)
         grouped = f" in each of {attrs.groups} groups" if attrs.groups > 1 and not depthwise else ""
-        whole = attrs.groups > 1 and not depthwise  # a block of channels belongs to one group
-        made = channel_block(outputs if depthwise else own, lanes, whole)
+        block_of = group_block if grouped else channel_block
+        made = block_of(outputs if depthwise else own, lanes)
         if made is None:
-            fault = "are too few for" if isinstance(own, int) and not whole else "do not fill"
+            fault = "are too few for" if isinstance(own, int) and not grouped else "do not fill"
             return f"{own} output channels{grouped} {fault} blocks of {lanes}"
         result = f"{plain[0]}{made}c"
-        read = channel_block(inputs, lanes, whole)
+        read = block_of(inputs, lanes)
         if depthwise:
             blocked = (result, f"{plain[1]}{made}o", result)  # each lane is a channel of its own
         elif read is not None:
