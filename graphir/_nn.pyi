@@ -368,8 +368,8 @@ class _hard_swish(_Operator):
     def __call__(self, x: _Operand) -> _Call:
         """nn.hard_swish(x)
 
-        Apply hard swish elementwise: ``x * hard_sigmoid(x)`` with slope 1/6: Howard et al., "Searching for MobileNetV3",
-        2019.
+        Apply hard swish elementwise: ``x * min(max(x + 3, 0), 6) / 6``: Howard et al., "Searching for MobileNetV3",
+        2019. As in that formula, the result is exactly 0 up to -3, and ``x`` from 3 on.
         """
 
 class _instance_norm(_Operator):

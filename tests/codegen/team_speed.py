@@ -25,7 +25,7 @@ from pathlib import Path
 import numpy as np
 
 #: The seconds of a disturbance, those in which the speed must come back, and those in which it is measured.
-DISTURBED, RECOVERY, MEASURED = 0.01, 0.1, 0.06
+DISTURBED, RECOVERY, MEASURED = 0.01, 0.1, 0.04
 CORES = sorted(os.sched_getaffinity(0))[:2] if hasattr(os, "sched_getaffinity") else []
 
 
@@ -145,7 +145,7 @@ def disturbance(name: str, process: Process, folder: Path) -> Iterator[Callable[
 
 def recovered(name: str, times: int) -> list[float]:
     """Disturb a process so many times; return the speeds :data:`RECOVERY` seconds afterwards, as parts of those right
-    before.
+    before: the speed after one disturbance is that before the next.
 
     Raises:
         AssertionError: the process stood still, or a result was wrong.
@@ -157,14 +157,15 @@ def recovered(name: str, times: int) -> list[float]:
         try:
             with disturbance(name, process, Path(folder)) as disturb:
                 process.rate(0.5)
+                before = process.rate(MEASURED)
                 for _ in range(times):
-                    before = process.rate(MEASURED)
                     disturb()
                     time.sleep(RECOVERY)
                     after = process.rate(MEASURED)
                     assert after or process.goes_on(), "the process stands still"
                     if before:
                         found.append(after / before)
+                    before = after
         finally:
             status = process.end()
     assert status == 0, "a result was wrong"

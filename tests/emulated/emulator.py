@@ -105,6 +105,8 @@ class Emulator:
         program = folder / "program"
         if shutil.which(_GOLD):  # takes half the time of the other linker
             options.append("-fuse-ld=gold")
+        # The emulator has not the fault of the Cortex-A53 that linkers work around; gold's way fails for some programs.
+        options.append("-mno-fix-cortex-a53-843419")
         _run(_TOOLS["link"], "-static", "-pthread", self._driver, *files, *options, "-lm", "-o", program)
         return program
 
