@@ -82,6 +82,10 @@ BY_NORM = {"dft", "stft"}
 #: error function is near -1, here as in PyTorch and ONNX Runtime, and ``alpha * x + beta`` where it is near 0.
 BY_ARGUMENT = {"nn.gelu", "nn.hard_sigmoid"}
 
+#: Operators whose errors are in units of 1: a state is ``z`` of the one before and ``1 - z`` of a candidate within
+#: [-1, 1], whose digits cancel where ``z`` is near 1, here as in PyTorch and ONNX Runtime.
+BY_ONE = {"nn.gru"}
+
 #: Products of elements: in another order, which level 3 may take, some may be infinite before a zero comes.
 PRODUCTS = {"prod", "cumprod"}
 
@@ -181,6 +185,8 @@ class Perturbed:
         if (op.name in BY_NORM or (self.by_norm and op.kind == "contraction")) and array.size:
             finite = np.abs(array[np.isfinite(array)])
             error = error + self.factor * noise * unit(compute_type(kind.dtype)) * (finite.max() if finite.size else 0)
+        if op.name in BY_ONE:
+            error = error + self.factor * noise * unit(compute_type(kind.dtype))
         error = np.where(np.isfinite(error), error, 0)
         if op.name in ROUNDED_ONCE:
             error = np.where(exact & (array.astype(kind.dtype.numpy).astype(np.float64) == array), 0, error)

@@ -40,6 +40,15 @@ def test_what_gelu_leaves_of_a_number_may_be_off_by_units_of_the_number(approxim
     assert oracle.judge([oracle.own[0] + np.array([5e-5, 0], np.float32)], 0).wrong
 
 
+def test_a_state_near_0_may_be_off_by_units_of_its_candidate() -> None:
+    x, bias = gi.var("x", shape=(1, 1, 1)), gi.const(np.array([[24.0, 0, 0, 0, 0, 0]], "f4"))  # 1 - update: 4e-11
+    weights = [gi.const(np.ones((1, 3, 1), "f4"))] * 2
+    oracle = _oracle(gi.nn.gru(x, *weights, bias, gi.const(np.zeros((1, 1, 1), "f4")))[0], x, [[[1.0]]])
+    assert abs(oracle.own[0].item()) < 1e-7
+    assert not oracle.judge([oracle.own[0] + np.float32(6e-8)], 0).wrong
+    assert oracle.judge([oracle.own[0] + np.float32(1e-4)], 0).wrong
+
+
 def test_a_quotient_by_a_constant_is_a_product_with_its_reciprocal_at_level_3() -> None:
     x = gi.var("x", shape=(1,))
     third, half = (_oracle(x / by + 0.5, x, [-0.5 * by]) for by in (3.0, 2.0))  # both are 0 if they are exact
