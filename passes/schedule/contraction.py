@@ -242,7 +242,7 @@ def accumulate(schedule: Schedule, ref: BlockRef, original: Block, at: LoopRef, 
         for part in _along_blocks(schedule, loop, item, original, tiling)
     ]
     together = [steps.pop()] if tiling.step is not None else []
-    steps, written = _written_out(schedule, steps, tiling) if _takes_several_steps(original, tiling) else (steps, [])
+    steps, written = _written_out(schedule, steps) if _takes_several_steps(original, tiling) else (steps, [])
     elements = [loop for loop in tile if loop is not None]
     rest = [loop for loop in inside if loop not in reduced and loop not in elements]
     schedule.reorder(*rest, *steps, *written, *elements, *together)
@@ -257,10 +257,9 @@ def accumulate(schedule: Schedule, ref: BlockRef, original: Block, at: LoopRef, 
         schedule.annotate(loop, DOT_PRODUCT, tiling.neighbours)
 
 
-def _written_out(schedule: Schedule, steps: list[LoopRef], tiling: Tiling) -> tuple[list[LoopRef], list[LoopRef]]:
-    """Split the innermost loop of a sum so that an iteration takes several steps, if a step has few multiply-adds: the
-    counters and prefetches of a loop need slots of the core's front end as well, which is what limits a tile for AVX2,
-    on a core that another thread shares above all. Return the loops that stay, and those inside of them to unroll."""
+def _written_out(schedule: Schedule, steps: list[LoopRef]) -> tuple[list[LoopRef], list[LoopRef]]:
+    """Split the innermost loop of a sum so that an iteration takes several steps, if their number divides its extent.
+    Return the loops that stay, and those inside of them to unroll."""
     extent = constant(loop_of(schedule, steps[-1]).extent) if steps else None
     if extent is None:
         return steps, []
@@ -276,8 +275,9 @@ def _written_out(schedule: Schedule, steps: list[LoopRef], tiling: Tiling) -> tu
 
 def _takes_several_steps(block: Block, tiling: Tiling) -> bool:
     """Return whether an iteration should take several steps of the sum: a step has few multiply-adds, and leaves
-    registers for the operands of the next one. Products that are rounded before they are added need another register,
-    and so do rows of vectors on both sides."""
+    registers for the operands of the next one. The counters and prefetches of a loop need slots of the core's front end
+    as well, which is what limits a tile for AVX2, on a core that another thread shares above all. Products that are
+    rounded before they are added need another register, and so do rows of vectors on both sides."""
     found = contraction(block)
     both_vectors = found is not None and all(uses(load, tiling.column.var) for load in (found.left, found.right))
     few = tiling.rows * tiling.vectors <= _FEW_MULTIPLY_ADDS

@@ -211,7 +211,8 @@ class PanelFinder(ScopedMutator):
             for offset in read.offsets
         }
         widths = [width for _, width in found]
-        distances = [distance.value for distance, _ in found if isinstance(distance, IntImm)]
+        pieces = [(distance.value, width) for distance, width in found if isinstance(distance, IntImm)]
+        distances = [distance for distance, _ in pieces]
         first = bases[0] + min(distances or apart)
         following = first + size
         walked = self._walked(nest, size, sum(widths))
@@ -228,7 +229,7 @@ class PanelFinder(ScopedMutator):
             return None
         fixed = nest[: -len(walked)]
         if not repeated:
-            together = _neighbours(distances, widths)
+            together = self._steps_together(first, walked[-1], pieces)
             if not self._is_worth_reading_once(buffer, outer.var, first, size, widths, together, walked, fixed):
                 return None
         start = {loop.var: loop.min for loop in walked}
@@ -334,6 +335,14 @@ class PanelFinder(ScopedMutator):
             return None
         return -(-form.terms[term] // unit.terms[term])
 
+    def _steps_together(self, first: Expr, loop: For, pieces: list[tuple[int, int]]) -> int:
+        """Return the number of steps that an iteration of a loop takes because the loop was partly written out: in each
+        of several rows, reads without a gap between them, at whose end the next iteration goes on."""
+        length, count = _longest_run(pieces)
+        step = self._step(first, loop.var)
+        goes_on = isinstance(step, IntImm) and abs(step.value) == length
+        return count if goes_on and count < len(pieces) else 1
+
     def _least_step(self, place: Expr, var: Var) -> int:
         """Return the least distance that ``place`` moves with each step of ``var``, if all unknown sizes are positive;
         zero if the distance varies."""
@@ -390,12 +399,13 @@ def _following(place: Expr, var: Var, sharing: Expr) -> Expr:
     return substitute(substitute(named, {var: var + sharing}), {number: quotient + 1})
 
 
-def _neighbours(distances: list[int], widths: list[int]) -> int:
-    """Return the greatest number of reads that follow each other without a gap."""
-    ends: dict[int, int] = {}
-    for distance, width in sorted(zip(distances, widths, strict=False)):
-        ends[distance + width] = ends.pop(distance, 0) + 1
-    return max(ends.values(), default=1)
+def _longest_run(pieces: list[tuple[int, int]]) -> tuple[int, int]:
+    """Return the elements, and the number of pieces, of the longest run of pieces (place, width) without a gap."""
+    runs: dict[int, tuple[int, int]] = {}
+    for place, width in sorted(pieces):
+        length, count = runs.pop(place, (0, 0))
+        runs[place + width] = length + width, count + 1
+    return max(runs.values(), default=(1, 1))
 
 
 def is_written_out(loop: For) -> bool:

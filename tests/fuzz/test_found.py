@@ -44,7 +44,8 @@ def test_a_copy_that_fits_one_vector_is_built_for_wide_vectors() -> None:
           %1
         }""")
     with tw.PassContext(opt_level=2):
-        tw.build(module, target=tw.Target("llvm", num_threads=2, mcpu="znver4"))
+        model = tw.build(module, target=tw.Target("llvm", num_threads=2, mcpu="znver4"))
+    assert "in parallel(" in model.ir("scheduled") and "in parallel(" not in model.ir("lowered")
 
 
 def test_a_function_that_returns_its_parameter_is_inlined() -> None:

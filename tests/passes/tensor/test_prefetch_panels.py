@@ -182,6 +182,14 @@ def test_steps_of_an_iteration_that_are_written_out_count_as_steps() -> None:
     assert "prefetch(A" in str(fetch(parse(text)))
 
 
+def test_an_operand_that_is_read_in_order_is_left_to_the_machine() -> None:
+    """The 24 elements of a step follow each other, and those of the next step follow them: one row, not several."""
+    read = "for s in unrolled(24) { c[ramp(0, 1, 8)] = c[ramp(0, 1, 8)] + broadcast(A[PLACE], 8) }"
+    text = ROWS[: ROWS.index("        FETCH")] + read + ROWS[ROWS.index("      }\n    }\n    C[") :]
+    text = text.replace("PLACE", "t * 12288 + b * 384 + k * 24 + s").replace("(1048576,)", "(1572864,)")
+    assert "prefetch(A" not in str(fetch(parse(text)))
+
+
 def test_blocks_at_a_distance_that_is_not_known_lie_apart(rewrites: Any) -> None:
     def text(index: str, fetched: str) -> str:
         found = rows(f"{index} + t * 32 + k", f"{index} + t * 32 + k + 16", fetched)
