@@ -44,12 +44,15 @@ run: $(VENV)/.installed
 # two or three. Python keeps its bytecode even where the environment says otherwise: a hundred tests start a process,
 # which would compile all modules anew.
 DISTRIBUTED := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+# With all combinations tests/conftest.py says what stays in one worker, and one worker more fills the cores while others
+# wait for tests that stop and kill processes.
+GROUPED := -n $$(($(WORKERS) + 1)) --dist loadgroup --no-loadscope-reorder
 
 test: $(VENV)/.installed-test
 	@env -u PYTHONDONTWRITEBYTECODE $(PY) -m pytest $(DISTRIBUTED) $(PYTEST_ARGS)
 
 test-all: $(VENV)/.installed-test
-	@env -u PYTHONDONTWRITEBYTECODE $(PY) -m pytest $(DISTRIBUTED) --all-combinations $(PYTEST_ARGS)
+	@env -u PYTHONDONTWRITEBYTECODE $(PY) -m pytest $(GROUPED) --all-combinations $(PYTEST_ARGS)
 
 # PYTEST_ARGS="oldest" or "newest", before other arguments, takes one of the two.
 test-versions: $(VENV)/.installed-test

@@ -19,6 +19,7 @@ import re
 import shutil
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -153,7 +154,8 @@ def stage() -> None:
     (BUILD / "project" / "pyproject.toml").write_text(as_plain_project(settings), encoding="utf-8")
     (BUILD / "project" / "setup.py").write_text(
         f"import sys\n\nsys.path.insert(0, {str(ROOT / 'build_support')!r})\n"
-        "from accelerated import extensions\nfrom setuptools import setup\n\nsetup(ext_modules=extensions())\n"
+        "from accelerated import builder, extensions\nfrom setuptools import setup\n\n"
+        'setup(ext_modules=extensions(), cmdclass={"build_ext": builder()})\n'
     )
 
 
@@ -175,6 +177,26 @@ def _section(settings: str, name: str) -> str:
     if found is None:
         raise ValueError(f"pyproject.toml has no [{name}]")
     return found.group()
+
+
+def builder() -> type[Any]:
+    """Return setuptools' command, but for that all cores compile the C files of a module, a file for each of its
+    Python files; setuptools would compile one after another."""
+    from setuptools.command.build_ext import build_ext
+
+    class Parallel(build_ext):
+        def build_extensions(self) -> None:
+            compiled = self.compiler.compile
+
+            def side_by_side(sources: list[str], **options: Any) -> list[str]:
+                with ThreadPoolExecutor(os.cpu_count()) as pool:
+                    objects = pool.map(lambda source: compiled([source], **options), sources)
+                    return [name for names in objects for name in names]
+
+            self.compiler.compile = side_by_side
+            super().build_extensions()
+
+    return Parallel
 
 
 def extensions() -> list[Any]:

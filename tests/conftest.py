@@ -56,6 +56,31 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=left_out)
         missing = set(left_out)
         items[:] = [item for item in items if item not in missing]
+    if config.getoption("--all-combinations"):
+        _distribute(items)
+
+
+#: Files whose exhaustive tests take minutes however many cores are free: they wait for small processes that they stop,
+#: kill and interrupt one after another. Those of a line run in one worker, after one another, and workers begin with
+#: them. The ten minutes of test_soak.py give way to all others.
+_WAITING = (("test_team_recovery.py", "test_damaged_files.py", "test_forks.py"), ("test_soak.py", "test_interrupts.py"))
+#: The cases of ONNX's test-suite that one worker runs together.
+_CASES_TOGETHER = 100
+
+
+def _distribute(items: list[pytest.Item]) -> None:
+    """Give tests the groups that pytest-xdist keeps in one worker, and the order in which these start."""
+    place = {name: (row, column) for row, names in enumerate(_WAITING) for column, name in enumerate(names)}
+    last = (len(_WAITING), 0)
+    items.sort(key=lambda item: place.get(item.path.name, last))
+    cases = 0
+    for item in items:
+        group = item.path.relative_to(item.config.rootpath).with_suffix("").as_posix().removeprefix("tests/")
+        if item.path.name in place:
+            group = f"waiting-{place[item.path.name][0]}"
+        elif group == "onnx/test_suite":
+            group, cases = f"{group}-{cases // _CASES_TOGETHER}", cases + 1
+        item.add_marker(pytest.mark.xdist_group(group))
 
 
 def _does_more(item: pytest.Item) -> bool:
@@ -116,16 +141,22 @@ _KERNELS_RUN_ONCE = frozenset({"fuzz", "graphir", "onnx", "passes", "runtime", "
 
 @pytest.fixture(autouse=True, scope="module")
 def _quickly_compiled(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Let numba compile such kernels without optimizations, and LLVM generate equal ones once."""
+    """Let numba compile equal ones once, without optimizations, and LLVM generate equal ones once."""
     room = request.path.relative_to(request.config.rootpath).parts[1]
-    if request.config.getoption("--all-combinations") or room not in _KERNELS_RUN_ONCE:
+    if room not in _KERNELS_RUN_ONCE:
         yield
         return
     from kept_code import code_kept  # here: as above
+    from kept_numba import numba_kept
     from quick_numba import compiled_without_optimizations
 
-    optimized = request.node.get_closest_marker("optimized")
-    with code_kept(), contextlib.nullcontext() if optimized else compiled_without_optimizations():
+    all_combinations = request.config.getoption("--all-combinations")
+    optimized = bool(all_combinations or request.node.get_closest_marker("optimized"))
+    with (
+        numba_kept(optimized),
+        contextlib.nullcontext() if all_combinations else code_kept(),
+        contextlib.nullcontext() if optimized else compiled_without_optimizations(),
+    ):
         yield
 
 

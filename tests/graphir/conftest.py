@@ -127,16 +127,20 @@ class Checker:
 
     Attributes:
         all_combinations: whether numba compiles every case.
+        exhaustive_part: whether numba alone does, and what runs without ``--all-combinations`` is left out.
         known: the features that numba has compiled before.
         waiting: the calls of the running test, which are compiled at its end.
     """
 
     all_combinations: bool = False
+    exhaustive_part: bool = False
     known: set[object] = dataclasses.field(default_factory=set)
     waiting: list[Case] = dataclasses.field(default_factory=list)
 
     def builds(self, call: gi.Call) -> list[tuple[tw.Target, int]]:
         """Return the targets and levels to compile ``call`` for."""
+        if self.exhaustive_part:
+            return [*NUMBA_BUILDS]
         case: set[object] = {call.op}
         if call.op.compute is not None:  # others are written in operators that have cases of their own
             types = [_family(str(arg.dtype)) for arg in call.args]
@@ -182,7 +186,7 @@ class Checker:
             with np.errstate(all="ignore"):
                 expected = oracle(*[float64(array) for array in arrays])
             close(reference, expected, scale=scale)
-            if interpreted:
+            if interpreted and not self.exhaustive_part:
                 close(program(arrays, sizes_now), reference, scale=scale)
             runs.append((arrays, got))
         # A size that only the attributes mention is not known to a model, which learns sizes from its inputs.
@@ -283,7 +287,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Any:
 
 @pytest.fixture(scope="module")
 def checker(request: pytest.FixtureRequest) -> Checker:
-    return Checker(request.config.getoption("--all-combinations"))
+    return Checker(request.config.getoption("--all-combinations"), request.config.getoption("--exhaustive-part"))
 
 
 @pytest.fixture

@@ -31,12 +31,16 @@ NAMES = Path(__file__).with_name("passing.txt").read_text(encoding="utf-8").spli
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """The cases of each test."""
-    everything = metafunc.config.getoption("--all-combinations")
     if metafunc.function is test_network_passes:
-        metafunc.parametrize("name", NETWORKS if everything else NETWORKS[:2])
+        names, quick = NETWORKS, NETWORKS[:2]
     else:
-        step = 4 if metafunc.function is test_case_passes_on_llvm else 32
-        metafunc.parametrize("name", NAMES[:: 1 if everything else step])
+        names, quick = NAMES, NAMES[:: 4 if metafunc.function is test_case_passes_on_llvm else 32]
+    if not metafunc.config.getoption("--all-combinations"):
+        names = quick
+    elif metafunc.config.getoption("--exhaustive-part") and metafunc.function is not test_case_passes_on_numba:
+        # numba optimizes the code of all cases with --all-combinations, so it does more for each; LLVM does the same.
+        names = [name for name in names if name not in quick]
+    metafunc.parametrize("name", names)
 
 
 def test_network_passes(name: str) -> None:
