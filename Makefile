@@ -4,7 +4,7 @@
 #   make test       all tests but the exhaustive ones
 #                   make test PYTEST_ARGS="--random-order --random-order-seed=7" shuffles files and the tests in each
 #   make test-all   all tests with all combinations, and the exhaustive ones
-#                   PYTEST_ARGS=--exhaustive-part leaves out what `make test` runs as well
+#                   PYTEST_ARGS=--exhaustive-part leaves out what `make test` runs and compiles as well
 #   make test-versions  all tests on the oldest and the newest Python, NumPy, numba, llvmlite and the rest, if installed
 #   make coverage   all tests, and which lines and branches of the packages they run
 #   make mutants    small mistakes in 40 source files drawn at random, and whether tests catch them

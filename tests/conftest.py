@@ -33,7 +33,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--exhaustive-part",
         action="store_true",
-        help="with --all-combinations: only the tests that do more by it, to run behind those that run without it",
+        help="with --all-combinations: only the tests that do more by it, and of those only what they do more, to run "
+        "behind those that run without it",
     )
 
 
