@@ -82,12 +82,20 @@ class Kernel:
         return self.module.address(self.symbol)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(eq=False)
 class _Entry:
-    """A kernel of the cache, which a thread may still be compiling."""
+    """A kernel of the cache, which a thread may still be compiling.
+
+    Attributes:
+        unnamed: its function.
+        kernel: what other threads wait for.
+        compiled: the kernel, once there is one. A forked process reads it alone: another thread may have held the lock
+            of ``kernel`` when the process was forked, and nothing releases that there.
+    """
 
     unnamed: PrimFunc
     kernel: Future[Kernel]
+    compiled: Kernel | None = None
 
 
 class KernelCache:
@@ -103,7 +111,7 @@ class KernelCache:
 
     def _drop_unfinished(self) -> None:
         """Drop the kernels that other threads are compiling, which are not in a forked process."""
-        for key in [key for key, entry in self._kernels.items() if not entry.kernel.done()]:
+        for key in [key for key, entry in self._kernels.items() if entry.compiled is None]:
             del self._kernels[key]
 
     def kernels(self, functions: Sequence[NamedFunction], target: Target) -> dict[str, Kernel]:
@@ -130,20 +138,25 @@ class KernelCache:
                 self._kernels.popitem(last=False)
         try:
             for named, entry in missing.values():
-                entry.kernel.set_result(Kernel(named.unnamed, ANY_NAME, compile_kernel(named.function, target)))
+                entry.compiled = Kernel(named.unnamed, ANY_NAME, compile_kernel(named.function, target))
+                entry.kernel.set_result(entry.compiled)
         except BaseException as error:
             self._give_up(missing, error)
             raise
         if len(missing) < len(found):
             _LOG.debug("in memory: the code of %d of %d kernels", len(found) - len(missing), len(found))
         # Wait for other threads only now: they may wait for kernels that this thread has compiled.
-        return {name: entry.kernel.result() for name, entry in found.items()}
+        return {name: entry.compiled or entry.kernel.result() for name, entry in found.items()}
 
     def _give_up(self, missing: Mapping[Key, tuple[NamedFunction, _Entry]], error: BaseException) -> None:
         """Remove kernels that were not compiled, and pass ``error`` on to the threads that wait for them."""
         with self._lock:
             for key, (_, entry) in missing.items():
-                if not entry.kernel.done():
+                if entry.kernel.done():
+                    continue
+                if entry.compiled is not None:  # interrupted before other threads were told
+                    entry.kernel.set_result(entry.compiled)
+                else:
                     entry.kernel.set_exception(error)
                     if self._kernels.get(key) is entry:
                         del self._kernels[key]

@@ -45,6 +45,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "optimized: a file in which numba optimizes what it compiles, as for users")
 
 
+@pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave exhaustive tests out of runs that did not request them, and others out of the exhaustive part."""
     if not config.getoption("--all-combinations"):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import os
+import signal
 import threading
 import weakref
 from collections.abc import Iterator, Sequence
@@ -221,6 +223,26 @@ def test_a_kernel_that_another_thread_compiles_is_waited_for(monkeypatch: pytest
         go_on.set()
         assert second.result(10)["g"] is first.result(10)["f"]
     assert len(count) == 1
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a system that forks processes")
+def test_a_process_forked_while_a_kernel_is_handed_over_finds_it() -> None:
+    """The thread that holds the lock then is not in the new process."""
+    kernels = KernelCache(8)
+    named = [NamedFunction.of(lowered(scaling("f", 2.0)), TARGET)]
+    kernels.kernels(named, TARGET)
+    (entry,) = kernels._kernels.values()
+    with entry.kernel._condition:
+        process = os.fork()
+        if process == 0:
+            code = 1
+            try:
+                signal.alarm(60)
+                entry.kernel._condition = None  # type: ignore[assignment]  # (this thread could take it again)
+                code = 0 if run(kernels.kernels(named, TARGET)["f"]) == [0, 2, 4, 6] else 2
+            finally:
+                os._exit(code)
+    assert os.waitpid(process, 0)[1] == 0
 
 
 def test_a_kernel_that_was_refused_is_compiled_when_it_is_wanted_again(monkeypatch: pytest.MonkeyPatch) -> None:
