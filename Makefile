@@ -46,7 +46,7 @@ run: $(VENV)/.installed
 DISTRIBUTED := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 # With all combinations tests/conftest.py says what stays in one worker, and one worker more fills the cores while others
 # wait for tests that stop and kill processes.
-GROUPED := -n $$(($(WORKERS) + 1)) --dist loadgroup --no-loadscope-reorder
+GROUPED := -n $$(($(WORKERS) + 1)) --dist loadfile --no-loadscope-reorder
 
 test: $(VENV)/.installed-test
 	@env -u PYTHONDONTWRITEBYTECODE $(PY) -m pytest $(DISTRIBUTED) $(PYTEST_ARGS)

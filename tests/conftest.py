@@ -45,7 +45,6 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "optimized: a file in which numba optimizes what it compiles, as for users")
 
 
-@pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave exhaustive tests out of runs that did not request them, and others out of the exhaustive part."""
     if not config.getoption("--all-combinations"):
@@ -59,7 +58,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         missing = set(left_out)
         items[:] = [item for item in items if item not in missing]
     if config.getoption("--all-combinations"):
-        _distribute(items)
+        items.sort(key=lambda item: _waiting_place(item.path.name))
 
 
 #: Files whose exhaustive tests take minutes however many cores are free: they wait for small processes that they stop,
@@ -70,19 +69,39 @@ _WAITING = (("test_team_recovery.py", "test_damaged_files.py", "test_forks.py"),
 _CASES_TOGETHER = 100
 
 
-def _distribute(items: list[pytest.Item]) -> None:
-    """Give tests the groups that pytest-xdist keeps in one worker, and the order in which these start."""
-    place = {name: (row, column) for row, names in enumerate(_WAITING) for column, name in enumerate(names)}
-    last = (len(_WAITING), 0)
-    items.sort(key=lambda item: place.get(item.path.name, last))
-    cases = 0
-    for item in items:
-        group = item.path.relative_to(item.config.rootpath).with_suffix("").as_posix().removeprefix("tests/")
-        if item.path.name in place:
-            group = f"waiting-{place[item.path.name][0]}"
-        elif group == "onnx/test_suite":
-            group, cases = f"{group}-{cases // _CASES_TOGETHER}", cases + 1
-        item.add_marker(pytest.mark.xdist_group(group))
+def _waiting_place(name: str) -> tuple[int, int]:
+    """Return where a file stands in :data:`_WAITING`; other files come behind."""
+    places = {name: (row, column) for row, names in enumerate(_WAITING) for column, name in enumerate(names)}
+    return places.get(name, (len(_WAITING), 0))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Let workers take files, but for the waiting ones, which stay together, and ONNX's test-suite, which is divided.
+    (``--dist loadgroup`` of pytest-xdist 3.8 finds no groups with pytest 9.2.)"""
+    if not config.getoption("--all-combinations"):
+        return None
+    from xdist.scheduler import LoadScopeScheduling  # here: it may not be installed
+
+    class Grouped(LoadScopeScheduling):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__(config, log)
+            self.groups: dict[str, str] = {}
+            self.cases = 0
+
+        def _split_scope(self, nodeid: str) -> str:
+            if nodeid not in self.groups:
+                file = nodeid.partition("::")[0]
+                row, _ = _waiting_place(file.rpartition("/")[2])
+                if row < len(_WAITING):
+                    file = f"waiting {row}"
+                elif file == "tests/onnx/test_suite.py":
+                    file = f"{file} {self.cases // _CASES_TOGETHER}"
+                    self.cases += 1
+                self.groups[nodeid] = file
+            return self.groups[nodeid]
+
+    return Grouped()
 
 
 def _does_more(item: pytest.Item) -> bool:
