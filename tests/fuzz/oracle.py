@@ -203,7 +203,9 @@ def _all_finite(x: Any) -> bool:
 
 def _may_overflow(call: gi.Call, args: Sequence[Any]) -> bool:
     assert isinstance(call.op, Operator)
-    if call.op.kind in ("elementwise", "broadcast", "injective") or call.op.name in EXACT:
+    # Of composed operators, such as a batch norm, which is x * scale + shift, parts may overflow where the result does not.
+    composed = call.op.compute is None and call.op.kind != "injective"
+    if call.op.name in EXACT or (call.op.kind in ("elementwise", "broadcast", "injective") and not composed):
         return False
     if call.op.name in BY_ORDER and not all(map(_all_finite, args)):  # which elements become NaN is the algorithm's
         return True

@@ -93,3 +93,14 @@ def test_another_shape_or_type_is_wrong() -> None:
     oracle = _oracle(gi.negative(x), x, [1.0, 2.0])
     assert "shape" in oracle.judge([np.zeros((2, 1), np.float32)], 0).wrong
     assert "type" in oracle.judge([np.zeros(2, np.float64)], 0).wrong
+
+
+def test_a_batch_norm_whose_shift_overflows_may_have_either_infinity() -> None:
+    x = gi.var("x", shape=(1, 1))
+    zero, one = (gi.const(np.full(1, value, "f4")) for value in (0, 1))
+    oracle, huge = (
+        _oracle(gi.nn.batch_norm(x, gi.const(np.full(1, scale, "f4")), zero, one, one), x, [[3.0]])
+        for scale in (2.0, 3e38)
+    )
+    assert oracle.judge([np.float32([[np.inf]])], 0).wrong
+    assert not huge.judge([np.float32([[-np.inf]])], 0).wrong
