@@ -58,13 +58,17 @@ def _where(g: Growing) -> None:
     g.add("Where", condition, x, g.partner(x))
 
 
+def _has_nan(g: Growing, x: str) -> bool:
+    return any(np.isnan(array).any() for array in g.values[x])
+
+
 def _cast(g: Growing) -> None:
     x = g.find()
     to = g.pick(("float32", "int64", "bool", "int32", "float64", "float16", "uint8"))
     if g.array(x).dtype.kind == "f" and to not in FLOATS and to != "bool":
         kind = g.array(x).dtype
         x = g.last("Clip", x, g.constant(np.array(0, kind)), g.constant(np.array(100, kind)))
-        if any(np.isnan(array).any() for array in g.values[x]):
+        if _has_nan(g, x):
             return
     g.add("Cast", x, to=helper.np_dtype_to_tensor_dtype(np.dtype(to)))
 
@@ -319,6 +323,8 @@ def _along_a_row(g: Growing) -> None:
     if not channels or any(array.shape[2] + 2 < window or 0 in array.shape for array in g.values[x]):
         return
     form = g.number(0, 2)
+    if form == 2 and _has_nan(g, x):  # as in _pool
+        return
     if form == 0:
         weight = Fill("ties").draw(g.rng, (g.pick((1, 2, 4)), channels, window), "float32")
         g.add("Conv", x, g.constant(weight), pads=[1, 1], strides=[g.pick((1, 2))])
@@ -355,6 +361,8 @@ def _pool(g: Growing) -> None:
     if any(extent < 2 for array in g.values[x] for extent in array.shape[2:]):
         return
     form = g.number(0, 3)
+    if form == 1 and _has_nan(g, x):  # the reference evaluator leaves NaN out of a mean, against the standard
+        return
     if form < 2:
         g.add(("MaxPool", "AveragePool")[form], x, kernel_shape=[2, 2], strides=[g.pick((1, 2))] * 2)
     else:

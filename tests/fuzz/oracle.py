@@ -203,7 +203,7 @@ def _all_finite(x: Any) -> bool:
 
 def _may_overflow(call: gi.Call, args: Sequence[Any]) -> bool:
     assert isinstance(call.op, Operator)
-    # Of composed operators, such as a batch norm, which is x * scale + shift, parts may overflow where the result does not.
+    # Parts of composed operators, such as a batch norm, x * scale + shift, may overflow where the result does not.
     composed = call.op.compute is None and call.op.kind != "injective"
     if call.op.name in EXACT or (call.op.kind in ("elementwise", "broadcast", "injective") and not composed):
         return False
