@@ -36,6 +36,7 @@ def graph_pipeline(target: Target | None = None) -> Sequential:
             graph.SimplifyInference(),
             graph.NarrowProducts(),  # before casts of constants are folded
             graph.WidenHalves(),
+            graph.TrimConvolutions(),  # before equal slices are shared
             # Before folding: two equal results of folding are not known to be equal, and both would be packed.
             graph.EliminateCommonSubexpr(),
             graph.FoldConstant(),

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from tilewright.passes.graph.simplify_expr import SimplifyExpr
     from tilewright.passes.graph.simplify_inference import SimplifyInference
     from tilewright.passes.graph.specialize_calls import SpecializeCalls
+    from tilewright.passes.graph.trim_convolutions import TrimConvolutions
     from tilewright.passes.graph.walk import rewrite_body, rewrite_graph
     from tilewright.passes.graph.widen_halves import WidenHalves
     from tilewright.passes.graph.winograd import Winograd
@@ -60,6 +61,7 @@ __all__ = [
     "SpecializeCalls",
     "ToANormalForm",
     "ToGraphNormalForm",
+    "TrimConvolutions",
     "WidenHalves",
     "Winograd",
     "WinogradWindows",

@@ -12,7 +12,8 @@ import itertools
 import math
 from collections.abc import Iterable, Iterator
 
-from tilewright.passes.schedule.cost import is_expensive, leaves_rest, tiles_per_task
+from tilewright.passes.operands import known_bytes
+from tilewright.passes.schedule.cost import is_expensive, leaves_rest, tiles_per_task, tiles_with_all_columns
 from tilewright.passes.schedule.facts import (
     block_of,
     constant,
@@ -20,6 +21,7 @@ from tilewright.passes.schedule.facts import (
     loads,
     loop_of,
     panel_width,
+    product_of_extents,
     reductions,
     spatial,
     stores,
@@ -31,6 +33,8 @@ from tilewright.passes.schedule.rule import Declined, Nest, ScheduleRule, regist
 from tilewright.passes.schedule.stages import epilogue_of
 from tilewright.passes.schedule.strip import Strip, copy_strip, find_strip
 from tilewright.passes.schedule.tiling import Tile, Tiling, tile_of, tiling_of, tilings
+from tilewright.tensorir.expr import BufferLoad
+from tilewright.tensorir.functor import uses_var
 from tilewright.tensorir.keys import DOT_PRODUCT, OUTLINE, SPECIALIZE_TAIL
 from tilewright.tensorir.schedule import BlockRef, LoopRef, Schedule
 from tilewright.tensorir.stmt import Block, IterVar
@@ -51,6 +55,12 @@ class ContractionPlan:
     )
     strip_height: int = dataclasses.field(
         default=0, metadata={"doc": "lines of an image with its border that a task copies first; 0: none", "least": 0}
+    )
+    columns_inside: bool = dataclasses.field(
+        default=False,
+        metadata={
+            "doc": "whether a task's tiles are computed with all channels of the result before the next ones are"
+        },
     )
     panels: int = dataclasses.field(
         default=0,
@@ -127,9 +137,13 @@ def _plans(nest: Nest, found: Iterable[Tiling], outlined: bool) -> Iterator[Cont
             tiles = strip.tiles
         else:
             tiles = int(given.get("tiles", 0)) or _tiles_per_task(block, tiling, nest.target)
+        shared = 0 if strip is not None else _tiles_with_all_channels(block, tiling, nest.target)
+        if shared and given.get("columns_inside") is None:
+            tiles = int(given.get("tiles", 0)) or min(tiles, shared)
+        inside = bool(given.get("columns_inside", shared > 0))
         panels = 0 if strip is not None else panels_of_a_task(block, tiling, tiles, nest.target)
         height = 0 if strip is None else strip.height
-        yield ContractionPlan(block.name, tile_of(block, tiling), tiles, outlined, height, panels)
+        yield ContractionPlan(block.name, tile_of(block, tiling), tiles, outlined, height, inside, panels)
 
 
 def schedule_contraction(schedule: Schedule, plan: ContractionPlan, target: Target) -> None:
@@ -155,7 +169,7 @@ def schedule_contraction(schedule: Schedule, plan: ContractionPlan, target: Targ
     elif plan.outlined:
         kept = schedule.cache_read(last, stores(block)[0].buffer, "stack")
     schedule.set_scope(ref, 0, "register")
-    tasks, rows, tile = _tile_result(schedule, last, block, tiling, plan.tiles, strip)
+    tasks, rows, tile = _tile_result(schedule, last, block, tiling, plan, strip)
     at = rows if rows is not None else tasks[-1]
     if kept is not None:
         schedule.compute_at(kept, at)
@@ -180,7 +194,7 @@ def schedule_contraction(schedule: Schedule, plan: ContractionPlan, target: Targ
 
 
 def _tile_result(
-    schedule: Schedule, ref: BlockRef, block: Block, tiling: Tiling, tiles: int, strip: Strip | None
+    schedule: Schedule, ref: BlockRef, block: Block, tiling: Tiling, plan: ContractionPlan, strip: Strip | None
 ) -> tuple[list[LoopRef], LoopRef | None, dict[str, LoopRef]]:
     """Split the loops of the block that writes the result.
 
@@ -194,22 +208,28 @@ def _tile_result(
     chunk: LoopRef | None = None
     rows: LoopRef | None = None
     lines: LoopRef | None = None
-    separate: set[LoopRef] = set()
+    # Independent products are computed one after the other, so that the operands of one stay in the caches.
+    places: dict[LoopRef, int] = {}
     found = contraction(block)
     for item, loop in loops.items():
         extent = constant(item.extent)
         if item is tiling.row:
-            chunk, rows, tile["row"] = schedule.split(loop, [None, tiles, tiling.rows])
+            chunk, rows, tile["row"] = schedule.split(loop, [None, plan.tiles, tiling.rows])
         elif strip is not None and item is strip.lines:
             over, lines = schedule.split(loop, [None, strip.height])
             tasks.append(over)
         elif item is tiling.block:
             over, tile["block"] = schedule.split(loop, [None, tiling.vectors])
             tasks.append(over)
+            places[over] = 3 if plan.columns_inside else 0
         elif item is not tiling.column:
             tasks.append(loop)
             if found is not None and uses(found.left, item.var) and uses(found.right, item.var):
-                separate.add(loop)
+                places[loop] = -1
+            elif plan.columns_inside and _slides(
+                block, item
+            ):  # behind the tiles: windows at neighbouring places overlap
+                places[loop] = 2
         elif extent is not None and extent <= tiling.width:
             tile["column"] = loop
         else:
@@ -217,9 +237,9 @@ def _tile_result(
             tasks.append(over)
     if chunk is not None:
         tasks.append(chunk)
+        places[chunk] = 1 if plan.columns_inside else 0
     inside = [tile[name] for name in ("block", "row", "column") if name in tile]
-    # Compute independent products one after the other, so that the operands of one stay in the caches.
-    tasks.sort(key=lambda loop: loop not in separate)
+    tasks.sort(key=lambda loop: places.get(loop, 0))
     schedule.reorder(*tasks, *[loop for loop in (lines, rows) if loop is not None], *inside)
     return tasks, rows, tile
 
@@ -334,3 +354,44 @@ def _tiles_per_task(block: Block, tiling: Tiling, target: Target) -> int:
     known = math.prod(extent for extent in others if extent is not None)  # an unknown batch may be one
     parts = known * (1 if columns is None else -(-columns // tiling.width))
     return tiles_per_task(None if extent is None else -(-extent // tiling.rows), parts, target)
+
+
+def _slides(block: Block, item: IterVar) -> bool:
+    """Return whether windows of the sum slide along the dimension ``item``: steps of the sum are added to its place."""
+    steps = {step.var for step in reductions(block)}
+    return any(
+        uses_var(index, {item.var}) and uses_var(index, steps) for load in loads(block) for index in load.indices
+    )
+
+
+def _tiles_with_all_channels(block: Block, tiling: Tiling, target: Target) -> int:
+    """Return the number of tiles along a line of an image in blocks of channels that are computed with all channels of
+    the result before the next tiles are; 0: the channels are outermost. (The rows of a plain matrix are contiguous, and
+    are prefetched; the pixels of an image come in as many pieces as it has blocks.)"""
+    found = contraction(block)
+    if found is None or tiling.block is None or tiling.row is None or tiling.packed:
+        return 0
+    weight = tiling.vector_operand
+    image = found.left if weight is found.right else found.right
+    if uses(image, tiling.block.var):
+        return 0
+    # Of a window along the row, tiles read the same pixels.
+    across = [step for step in reductions(block) if not _meet(image, step, tiling.row)]
+    others = [item for item in spatial(block) if item not in (tiling.row, tiling.block, tiling.column)]
+    extents = [product_of_extents(items) for items in (across, others, [tiling.row], [tiling.block])]
+    if None in extents:
+        return 0
+    steps, lines, pixels, blocks = filter(None, extents)
+    return tiles_with_all_columns(
+        known_bytes(image.buffer),
+        known_bytes(weight.buffer),
+        steps * tiling.rows * image.buffer.dtype.bytes,
+        -(-pixels // tiling.rows),
+        lines,
+        -(-blocks // tiling.vectors),
+        target,
+    )
+
+
+def _meet(load: BufferLoad, a: IterVar, b: IterVar) -> bool:
+    return any(uses_var(index, {a.var}) and uses_var(index, {b.var}) for index in load.indices)

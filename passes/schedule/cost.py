@@ -225,6 +225,34 @@ def tiles_per_task(tiles: int | None, parts: int, target: Target) -> int:
     return next(tiles // count for count in range(min(wanted, tiles), tiles + 1) if tiles % count == 0)
 
 
+#: Share of the L2 cache for the part of an image that is computed with all columns.
+_SHARED_PART = 4
+
+
+def tiles_with_all_columns(
+    image: int, weight: int, tile: int, line: int, lines: int, columns: int, target: Target
+) -> int:
+    """Return the number of tiles along a line of an image that are computed with all columns before the next tiles are:
+    an image that does not fit into the L2 cache is then read from memory once, and not for each column. 0: one column
+    after the other is computed for the whole image, so that the weight is read once.
+
+    (144 to 64 channels of 16x56x56 by 3x1x1 windows take 40 ms instead of 95 on a Zen 3, 256 to 64 of 56x56 by 1x1
+    windows 1.03 ms instead of 1.25.)
+
+    Args:
+        image, weight: the sizes of the operands in bytes; 0: unknown.
+        tile: bytes of the image that a tile reads.
+        line, lines: the number of tiles of a line, and of lines.
+        columns: the number of columns of tiles.
+    """
+    cache = target.cache_bytes(2)
+    if columns < 2 or image <= cache or not weight:
+        return 0
+    tiles = nearly_equal(line, 1, max(1, cache // (_SHARED_PART * tile)))
+    times = lines * -(-line // tiles) if weight > cache // 2 else 1
+    return tiles if 2 * (image + weight * times) <= image * columns + weight else 0
+
+
 def panels_for_threads(panels: int, target: Target) -> int:
     """Return the number of ``panels`` panels for one task, which packs them: as many as leave several tasks for every
     thread, and a divisor of their number, so that no task is short; 0 if there are no panels. (A product of 512 rows by
