@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from typing import Any
 
 import numpy as np
 
@@ -103,7 +104,8 @@ def _with_smaller_window(node: Call) -> Call:
     begin, end = (tuple(part) for part in zip(*kept, strict=True))
     if end == weight.data.shape[2:] and not any(begin):
         return node
-    left = weight.data[(..., *(slice(*part) for part in kept))]
+    part: Any = (..., *(slice(*ends) for ends in kept))
+    left = weight.data[part]
     if np.count_nonzero(~np.isfinite(weight.data)) != np.count_nonzero(~np.isfinite(left)):
         return node
     window = calls.slice(weight, begin=begin, end=end, axes=tuple(range(2, 2 + rank)))

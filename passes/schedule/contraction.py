@@ -111,6 +111,8 @@ def plan_contraction(nest: Nest) -> Iterator[ContractionPlan] | Declined:
         return Declined(f"block {block.name} has no epilogue, or no row dimension for its tiles")
     if best.row is None and given.get("tiles", 1) != 1:
         return Declined(f"block {block.name} has no row dimension along which a task takes several tiles")
+    if given.get("columns_inside") and (best.block is None or best.packed):
+        return Declined(f"the channels of block {block.name} are not in blocks that are read in place")
     if given.get("strip_height") and find_strip(schedule, ref, best.row, best.rows, best.lanes, given) is None:
         return Declined(f"block {block.name} does not slide windows over an image of its own")
     if given.get("panels"):

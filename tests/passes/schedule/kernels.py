@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,8 @@ import numpy as np
 from tilewright.graphir.module import IRModule
 from tilewright.passes.context import PassContext
 from tilewright.passes.schedule import ScheduleKernels
+from tilewright.passes.schedule.contraction import ContractionPlan, ScheduleContraction
+from tilewright.passes.schedule.inline import reduction_blocks
 from tilewright.passes.schedule.rule import Declined, Nest, ScheduleRule, offered_plans
 from tilewright.tensorir import interpret
 from tilewright.tensorir import tensor as te
@@ -19,6 +22,16 @@ from tilewright.tensorir.stmt import For, PrimFunc
 from tilewright.tensorir.target import Target
 
 TARGET = Target("llvm", mcpu="x86-64-v3", num_threads=2)
+
+
+def planned_contraction(func: PrimFunc, target: Target = TARGET) -> ContractionPlan:
+    """Return the best plan for the only sum of products of a kernel."""
+    schedule = Schedule(func)
+    (ref,) = reduction_blocks(schedule)
+    with target:
+        plans = offered_plans(ScheduleContraction(), Nest(schedule, ref, target, True))
+    assert isinstance(plans, Iterator)
+    return next(plans)
 
 
 def apply_rule(

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
 
 import tilewright as tw
-from tests.passes.schedule.kernels import TARGET, apply_rule, dense, loops_of, outermost, run
+from tests.passes.schedule.kernels import TARGET, apply_rule, dense, loops_of, outermost, planned_contraction, run
 from tilewright import graphir as gi
 from tilewright.graphir.module import IRModule
 from tilewright.passes.context import PassContext
 from tilewright.passes.schedule import ScheduleKernels
-from tilewright.passes.schedule.contraction import ContractionPlan, ScheduleContraction
+from tilewright.passes.schedule.contraction import ScheduleContraction
 from tilewright.passes.schedule.inline import reduction_blocks
-from tilewright.passes.schedule.rule import Nest, offered_plans
 from tilewright.tensorir import tensor as te
 from tilewright.tensorir.expr import Var
 from tilewright.tensorir.keys import TRANSPOSE
@@ -40,15 +37,6 @@ def scheduled(func: PrimFunc, panels: int) -> tuple[PrimFunc, PassContext]:
     }
     with PassContext(opt_level=3, config=config) as ctx, TARGET:
         return ScheduleKernels()(IRModule({func.name: func}))[func.name], ctx
-
-
-def plan(func: PrimFunc) -> ContractionPlan:
-    schedule = Schedule(func)
-    (ref,) = reduction_blocks(schedule)
-    with TARGET:
-        plans = offered_plans(ScheduleContraction(), Nest(schedule, ref, TARGET, True))
-    assert isinstance(plans, Iterator)
-    return next(plans)
 
 
 @pytest.mark.parametrize(("columns", "transposed"), [(32, False), (32, True), (27, False)])
@@ -103,7 +91,7 @@ def test_panels_that_tasks_cannot_pack_are_refused(func: PrimFunc, panels: int) 
     ],
 )
 def test_tasks_pack_their_panels_where_the_operand_is_large(func: PrimFunc, panels: int) -> None:
-    assert plan(func).panels == panels
+    assert planned_contraction(func).panels == panels
 
 
 def test_a_plan_without_panels_packs_first() -> None:
