@@ -27,7 +27,7 @@ from tilewright.tensorir.functor import (
     walk_statements,
 )
 from tilewright.tensorir.keys import SMALL_BUFFERS
-from tilewright.tensorir.stmt import BufferStore, For, LetStmt, PrimFunc, Stmt
+from tilewright.tensorir.stmt import Allocate, BufferStore, For, LetStmt, PrimFunc, SeqStmt, Stmt
 from tilewright.tensorir.target import CACHE_LINE, Target
 
 #: A read of at most this many bytes is one number for all lanes of a vector, or a few that are added together.
@@ -71,14 +71,27 @@ class Panel(NamedTuple):
 
 
 def large_operands(func: PrimFunc) -> set[Buffer]:
-    """Return the parameters that are only read and not known to be small."""
-    written = {stmt.buffer for stmt in walk_statements(func.body) if isinstance(stmt, BufferStore)}
+    """Return the parameters that no nest reads and writes, as a sum does its result, and that are not known to be
+    small: what an earlier nest of the function writes, such as an image with its border, is read like an argument."""
+    read, summed = set[Buffer](), set[Buffer]()
+    for nest in _nests(func.body):
+        accesses = list(loads_and_stores(nest))
+        loaded = {access.buffer for access in accesses if isinstance(access, BufferLoad)}
+        summed |= loaded & {access.buffer for access in accesses if isinstance(access, BufferStore)}
+        read |= loaded
     small = func.attrs.get(SMALL_BUFFERS, ())
     return {
         buffer
         for number, buffer in enumerate(func.buffers)
-        if buffer not in written and number not in small and not 0 < known_bytes(buffer) < LEAST_OPERAND
+        if buffer in read - summed and number not in small and not 0 < known_bytes(buffer) < LEAST_OPERAND
     }
+
+
+def _nests(body: Stmt) -> list[Stmt]:
+    """Return the statements of a function that run one after the other."""
+    while isinstance(body, LetStmt | Allocate):
+        body = body.body
+    return [nest for stmt in body.stmts for nest in _nests(stmt)] if isinstance(body, SeqStmt) else [body]
 
 
 class PanelFinder(ScopedMutator):

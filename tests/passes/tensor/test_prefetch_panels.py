@@ -65,6 +65,34 @@ def test_each_step_fetches_a_part_of_the_next_panel(rewrites: Any) -> None:
     rewrites(fetch, without(), PANELS.replace("FETCH", FETCH))
 
 
+def in_a_workspace(text: str) -> str:
+    """The program with the panels in a workspace, which a program may write."""
+    header = (
+        "  A: Buffer[(4096,), float32], W: Buffer[(65536,), float32], C: Buffer[(2048,), float32]\n"
+        ') attrs {"num_outputs": 1}'
+    )
+    assert header in text
+    return text.replace(
+        header,
+        "  A: Buffer[(4096,), float32], C: Buffer[(2048,), float32], W: Buffer[(65536,), float32]\n"
+        ') attrs {"num_outputs": 1, "num_workspaces": 1}',
+    )
+
+
+def test_what_an_earlier_nest_writes_is_fetched_like_an_argument(rewrites: Any) -> None:
+    fill = "for i in range(8192) {\n    W[ramp(i * 8, 1, 8)] = broadcast(1.0, 8)\n  }\n  "
+    before, expected = (
+        in_a_workspace(text).replace("  for o in parallel", f"  {fill}for o in parallel")
+        for text in (without(), PANELS.replace("FETCH", FETCH))
+    )
+    rewrites(fetch, before, expected)
+
+
+def test_what_a_nest_itself_writes_is_not_fetched(rewrites: Any) -> None:
+    text = in_a_workspace(changed(("      C[ramp(o * 128", "      W[o * 4096] = 1.0\n      C[ramp(o * 128")))
+    rewrites(fetch, text, text)
+
+
 def test_few_tiles_fetch_several_lines_a_step(rewrites: Any) -> None:
     # 128 steps fetch 32 elements each; three quarters of them would need three lines.
     before = changed(("range(16)", "range(2)"), ("range(256)", "range(64)"), ("k * 16", "k * 64"))
