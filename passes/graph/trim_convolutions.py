@@ -81,7 +81,7 @@ def _with_smaller_window(node: Call) -> Call:
     """Return a convolution without the elements of its window that meet only the border; ``node`` if all others do."""
     attrs: ConvolutionAttrs = node.attrs
     data, weight = node.args
-    if not isinstance(weight, Constant) or attrs.pad_value or not any(attrs.padding):
+    if not isinstance(weight, Constant) or attrs.pad_value or _has_no_border(attrs):
         return node
     rank = len(attrs.space)
     padding, kept = list(attrs.padding), []
@@ -112,6 +112,10 @@ def _with_smaller_window(node: Call) -> Call:
     return Call(node.op, [data, window], dataclasses.replace(attrs, padding=tuple(padding)), None, node.span)
 
 
+def _has_no_border(attrs: ConvolutionAttrs) -> bool:
+    return all(dim_equal(amount, 0) for amount in attrs.padding)
+
+
 def _meets(first: int, stride: int, count: int, extent: int) -> bool:
     """Return whether one of ``count`` places, ``stride`` apart from ``first`` on, is in ``range(extent)``."""
     skipped = max(0, -(first // stride))
@@ -121,7 +125,7 @@ def _meets(first: int, stride: int, count: int, extent: int) -> bool:
 def _skips_pixels(node: Call) -> bool:
     """Return whether a convolution reads single pixels, no border, skips some, and reads each one often."""
     attrs: ConvolutionAttrs = node.attrs
-    if max(attrs.strides) == 1 or any(attrs.padding):
+    if max(attrs.strides) == 1 or not _has_no_border(attrs):
         return False
     outputs, _, *window = node.args[1].tensor_type.shape
     often = isinstance(outputs, int) and outputs >= attrs.groups * _CHANNELS_WORTH_A_COPY

@@ -58,6 +58,14 @@ def test_images_stay_that_are_read_whole_or_seldom(rewrites: Any, old: str, new:
     rewrites(TrimConvolutions(), text, text)
 
 
+def test_a_border_of_symbolic_width_is_a_border(rewrites: Any) -> None:
+    x = gi.var("x", shape=(1, 3, "h", 9))
+    border = (x.tensor_type.shape[2] % 2, 0, 0, 0)
+    calls = [gi.nn.conv2d(x, gi.const(_weight(64, 3, 1, 1)), strides=by, padding=border) for by in (1, 2)]
+    mod = gi.IRModule.from_expr(gi.Function([x], gi.Tuple(calls)))
+    rewrites(TrimConvolutions(), mod, mod)
+
+
 def test_each_group_counts_the_channels_that_read_its_pixels(rewrites: Any) -> None:
     text = _filled(STRIDED, "8", 3 * 63).replace("3, 1, 1", "1, 1, 1").replace("3))", "3), groups=3)")
     rewrites(TrimConvolutions(), text, text)
