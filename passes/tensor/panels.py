@@ -73,7 +73,8 @@ class Panel(NamedTuple):
 def large_operands(func: PrimFunc) -> set[Buffer]:
     """Return the parameters that no nest reads and writes, as a sum does its result, and that are not known to be
     small: what an earlier nest of the function writes, such as an image with its border, is read like an argument."""
-    read, summed = set[Buffer](), set[Buffer]()
+    read: set[Buffer] = set()
+    summed: set[Buffer] = set()
     for nest in _nests(func.body):
         accesses = list(loads_and_stores(nest))
         loaded = {access.buffer for access in accesses if isinstance(access, BufferLoad)}
