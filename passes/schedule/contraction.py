@@ -228,9 +228,7 @@ def _tile_result(
             tasks.append(loop)
             if found is not None and uses(found.left, item.var) and uses(found.right, item.var):
                 places[loop] = -1
-            elif plan.columns_inside and _slides(
-                block, item
-            ):  # behind the tiles: windows at neighbouring places overlap
+            elif plan.columns_inside and _slides(block, item):  # neighbouring windows overlap
                 places[loop] = 2
         elif extent is not None and extent <= tiling.width:
             tile["column"] = loop
@@ -381,9 +379,9 @@ def _tiles_with_all_channels(block: Block, tiling: Tiling, target: Target) -> in
     across = [step for step in reductions(block) if not _meet(image, step, tiling.row)]
     others = [item for item in spatial(block) if item not in (tiling.row, tiling.block, tiling.column)]
     extents = [product_of_extents(items) for items in (across, others, [tiling.row], [tiling.block])]
-    if None in extents:
+    if not all(extents):
         return 0
-    steps, lines, pixels, blocks = filter(None, extents)
+    steps, lines, pixels, blocks = (extent or 0 for extent in extents)
     return tiles_with_all_columns(
         known_bytes(image.buffer),
         known_bytes(weight.buffer),
