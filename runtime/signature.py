@@ -11,6 +11,7 @@ import numpy as np
 from tilewright.graphir.dims import Dim, format_shape
 from tilewright.graphir.types import TensorType, TupleType, Type
 from tilewright.runtime.dims import bindable_symbols, compile_dims
+from tilewright.runtime.dlpack import from_dlpack
 from tilewright.tensorir.errors import InputError, LinearAlgebraError
 from tilewright.tensorir.expr import Var
 
@@ -238,7 +239,7 @@ class _InputCheck:
             return np.asarray(value)
         if hasattr(value, "__dlpack__") and not isinstance(value, np.generic):
             try:
-                return np.from_dlpack(value)
+                return from_dlpack(value)
             except (BufferError, RuntimeError, TypeError) as error:
                 raise self._error(f"a {type(value).__name__} that NumPy cannot read: {error}", signature) from error
         if isinstance(value, np.generic):

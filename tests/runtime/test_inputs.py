@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
+import gc
+import weakref
 from typing import Any
 
 import ml_dtypes
@@ -10,6 +13,7 @@ import pytest
 
 import tilewright as tw
 from tilewright import graphir as gi
+from tilewright.runtime.dlpack import from_dlpack
 from tilewright.tensorir.errors import InputError, TilewrightError
 
 
@@ -63,6 +67,52 @@ def test_arrays_of_other_libraries_are_read_through_dlpack(model: tw.Executable)
 def test_an_array_on_another_device_is_refused_by_name(model: tw.Executable) -> None:
     with pytest.raises(InputError, match=r"input 'x'.*OnAnotherDevice that NumPy cannot read.*accelerator"):
         model(OnAnotherDevice(rows(2)), rows(2))
+
+
+class Narrow(Foreign):
+    """An array of a type that NumPy lacks, in 16 or 8 bits, and its strides."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        super().__init__(array.view(f"u{array.itemsize}"))
+        self.codes = {"bfloat16": 4, "float8_e4m3fn": 10, "float8_e5m2": 12}
+        self.code = self.codes[array.dtype.name]
+
+    def __dlpack__(self, **options: Any) -> Any:
+        if options:
+            raise BufferError("NumPy does not know the type")
+        capsule = self._array.__dlpack__()
+        pointer = ctypes.pythonapi.PyCapsule_GetPointer
+        pointer.restype, pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
+        # A DLTensor: its data's address, the device's type and number, the number of axes, then the type's code.
+        ctypes.c_uint8.from_address(pointer(capsule, b"dltensor") + 8 + 3 * 4).value = self.code
+        return capsule
+
+
+@pytest.mark.parametrize("columns", [slice(None), slice(1, None, 2)])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn", "float8_e5m2"])
+def test_types_that_numpy_lacks_are_read_through_dlpack_without_a_copy(dtype: str, columns: slice) -> None:
+    array = np.arange(-12, 12).reshape(4, 6).astype(getattr(ml_dtypes, dtype))[:, columns]
+    found = from_dlpack(Narrow(array))
+    assert found.dtype == array.dtype
+    assert found.__array_interface__["data"] == array.__array_interface__["data"]
+    np.testing.assert_array_equal(found.astype("f4"), array.astype("f4"))
+
+
+def test_memory_of_another_library_lives_as_long_as_the_array() -> None:
+    array = np.ones(1 << 16, ml_dtypes.bfloat16)
+    kept = weakref.ref(array)
+    found = from_dlpack(Narrow(array))
+    del array
+    gc.collect()
+    assert kept() is not None
+    assert found[-1] == 1
+    del found
+    gc.collect()
+    assert kept() is None
+
+
+def test_an_empty_array_of_a_type_that_numpy_lacks_is_read() -> None:
+    assert from_dlpack(Narrow(np.ones((0, 3), ml_dtypes.bfloat16))).shape == (0, 3)
 
 
 def unaligned(array: np.ndarray) -> np.ndarray:

@@ -242,6 +242,13 @@ def test_tensors_go_in_and_results_go_out_by_dlpack_without_copies() -> None:
     assert torch.equal(torch.from_dlpack(found), x * 2)
 
 
+def test_a_bfloat16_tensor_goes_in_though_numpy_has_no_such_type() -> None:
+    x = torch.linspace(-2, 2, 12).bfloat16().reshape(3, 4).T
+    found = tw.build(imported(lambda x: x * 2 + 1, x))(x)
+    assert found.dtype == "bfloat16"
+    np.testing.assert_array_equal(found.astype("f4"), (x * 2 + 1).float())
+
+
 @pytest.mark.parametrize("align", [False, True])
 def test_bicubic_samples_repeat_the_border(align: bool) -> None:
     image, grid = torch.randn(1, 2, 5, 4), torch.randn(1, 6, 7, 2)

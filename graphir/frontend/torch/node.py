@@ -16,7 +16,7 @@ from tilewright.graphir.frontend.torch.tensors import promoted, stored_type
 from tilewright.graphir.op import get_operator
 from tilewright.graphir.ops.calls import cast, reshape
 from tilewright.graphir.types import TensorType
-from tilewright.tensorir.dtype import DataType
+from tilewright.tensorir.dtype import INT64, DataType
 from tilewright.tensorir.errors import UnsupportedOperatorError
 from tilewright.tensorir.expr import Expr as Scalar
 
@@ -145,6 +145,13 @@ def with_shape(x: Expr, wanted: Sequence[Dim]) -> Expr:
     if all(dim_equal(found, dim) for found, dim in zip(shape_of(x), wanted, strict=True)):
         return x
     return get_operator("match_shape")(x, shape=tuple(wanted))
+
+
+def axis_places(extent: Dim, behind: int = 0) -> Expr:
+    """Return the places along an axis, 0, 1, ..., ``extent`` - 1, with so many axes of size 1 behind. PyTorch knows
+    that no formula of a size is negative; where it cannot be proved a call checks it."""
+    numbers = with_shape(get_operator("arange")(start=0, stop=extent, step=1, dtype=INT64), (extent,))
+    return reshape(numbers, newshape=(extent, *(1,) * behind)) if behind else numbers
 
 
 def reshaped(x: Expr, newshape: Sequence[Dim]) -> Expr:

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 
 from tilewright.graphir.base import Expr as GraphExpr
-from tilewright.graphir.dims import product
+from tilewright.graphir.dims import dim_equal, product, simplify
 from tilewright.graphir.op import Operator, register_operator
 from tilewright.graphir.ops.calls import (
     add,
@@ -87,15 +87,13 @@ class group_norm(Operator):
         if axis_index(self, attrs.axis, data.ndim) != 1:
             raise self.error("axis", "axis 1 of a tensor with the batch first", attrs.axis)
         channels = data.shape[1]
-        if not isinstance(channels, int) or attrs.num_groups < 1 or channels % attrs.num_groups:
+        if attrs.num_groups < 1 or not dim_equal(simplify(channels % attrs.num_groups), 0):
             raise self.error("num_groups", f"a divisor of {channels} channels", attrs.num_groups)
         return data
 
     def decompose(self, args: Sequence[GraphExpr], attrs: GroupNormAttrs) -> GraphExpr:
         data, gamma, beta = _widen(args)
-        channels = data.shape[1]
-        assert isinstance(channels, int)
-        size = product([channels // attrs.num_groups, *data.shape[2:]])
+        size = product([simplify(data.shape[1] // attrs.num_groups), *data.shape[2:]])
         grouped = reshape(data, newshape=(data.shape[0], attrs.num_groups, size))
         result = reshape(_normalized(grouped, (2,), attrs.epsilon), newshape=data.shape)
         result = add(multiply(result, _along(gamma, data.ndim, 1)), _along(beta, data.ndim, 1))

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from tilewright.graphir.expr import Expr
-from tilewright.graphir.frontend.torch.node import Node, cast_to, dtype_of, shape_of
+from tilewright.graphir.frontend.torch.node import Node, cast_to, dtype_of, shape_of, with_shape
 from tilewright.graphir.frontend.torch.registry import converter
 from tilewright.graphir.op import get_operator
 from tilewright.graphir.ops.calls import add, divide, exp, multiply, reshape, subtract, where
@@ -143,7 +143,7 @@ def glu(node: Node, x: Expr, dim: int) -> Expr:
     half = node.shape[axis]
     first = get_operator("slice")(x, begin=(0,), end=(half,), axes=(axis,))
     second = get_operator("slice")(x, begin=(half,), end=(None,), axes=(axis,))
-    return multiply(first, get_operator("sigmoid")(second))
+    return multiply(first, get_operator("sigmoid")(with_shape(second, shape_of(first))))
 
 
 @converter("aten.softmax.int", "aten._softmax.default", "aten.special_softmax.int", "aten._safe_softmax.default")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.graphir.expr import Expr, const
-from tilewright.graphir.frontend.torch.node import Node, cast_to, dtype_of
+from tilewright.graphir.frontend.torch.node import Node, axis_places, cast_to, dtype_of
 from tilewright.graphir.frontend.torch.registry import converter
 from tilewright.graphir.op import get_operator
 from tilewright.graphir.ops.calls import add, multiply
@@ -133,10 +133,9 @@ def arange(node: Node, *arguments: Any) -> Expr:
     if isinstance(count, int) and all(isinstance(number, (int, float)) for number in numbers):
         wide = np.arange(count, dtype=np.float64 if node.dtype.is_float else np.int64)
         return const((start + wide * step).astype(node.dtype.numpy))
-    places = get_operator("arange")(start=0, stop=count, step=1, dtype=INT64)
     wide_type = FLOAT64 if node.dtype.is_float else INT64
     result = add(
-        multiply(cast_to(places, wide_type), node.tensor(step, wide_type)),
+        multiply(cast_to(axis_places(count), wide_type), node.tensor(step, wide_type)),
         node.tensor(start, wide_type),
     )
     return cast_to(result, node.dtype)

@@ -9,8 +9,7 @@ import numpy as np
 from tilewright.graphir.dims import Dim
 from tilewright.graphir.expr import Expr, const
 from tilewright.graphir.frontend.torch.converters.indexing import ordered
-from tilewright.graphir.frontend.torch.converters.matrices import places
-from tilewright.graphir.frontend.torch.node import Node, cast_to, dtype_of, reshaped, shape_of
+from tilewright.graphir.frontend.torch.node import Node, axis_places, cast_to, dtype_of, reshaped, shape_of
 from tilewright.graphir.frontend.torch.registry import converter
 from tilewright.graphir.op import get_operator
 from tilewright.graphir.ops.calls import add, concatenate, take, where
@@ -76,7 +75,7 @@ def suppressed(node: Node, boxes: Expr, scores: Expr, threshold: float) -> Expr:
     # A box whose corners are exchanged overlaps none here; the operator would exchange them back.
     is_box = get_operator("all")(get_operator("less_equal")(low, high), axis=1, keepdims=True)
     corners = take(concatenate([low, where(is_box, high, low)], axis=1), order, axis=0)
-    ranks = cast_to(get_operator("negative")(places(count)), FLOAT32)
+    ranks = cast_to(get_operator("negative")(axis_places(count)), FLOAT32)
     found = non_max_suppression(
         cast_to(reshaped(corners, (1, count, 4)), FLOAT32),
         reshaped(ranks, (1, 1, count)),

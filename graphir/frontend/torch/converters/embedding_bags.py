@@ -11,7 +11,7 @@ from tilewright.graphir.dims import Dim
 from tilewright.graphir.expr import Expr
 from tilewright.graphir.frontend.runtime_sizes import as_number
 from tilewright.graphir.frontend.torch.converters.reductions import vector_norm
-from tilewright.graphir.frontend.torch.node import Node, cast_to, dtype_of, shape_of
+from tilewright.graphir.frontend.torch.node import Node, axis_places, cast_to, dtype_of, shape_of
 from tilewright.graphir.frontend.torch.registry import converter
 from tilewright.graphir.op import get_operator
 from tilewright.graphir.ops.calls import add, divide, expand_dims, multiply, reshape, subtract, sum, take, where
@@ -79,17 +79,16 @@ def embedding_bag(
 
 def _greatest(rows: Expr, indices: Expr, counted: Expr, bags: Expr, count: Dim) -> tuple[Expr, Expr]:
     """Return the greatest elements of the rows of each bag, 0 without any, and their indices, -1 without any."""
-    shape, places = (count, shape_of(rows)[1]), expand_dims(bags, axis=-1)
+    shape, targets = (count, shape_of(rows)[1]), expand_dims(bags, axis=-1)
     counts = expand_dims(get_operator("greater")(counted, 0.0), axis=-1)
     lowest = get_operator("full")(shape=shape, fill=float("-inf"), dtype=dtype_of(rows))
     shown = where(counts, rows, get_operator("full")(shape=(1, 1), fill=float("-inf"), dtype=dtype_of(rows)))
-    greatest = get_operator("scatter_nd")(lowest, places, shown, reduction="max")
+    greatest = get_operator("scatter_nd")(lowest, targets, shown, reduction="max")
     is_greatest = get_operator("logical_and")(counts, get_operator("equal")(rows, take(greatest, bags, axis=0)))
     extent = shape_of(indices)[0]
     last = get_operator("full")(shape=shape, fill=_NONE, dtype=INT64)
-    numbers = get_operator("arange")(start=0, stop=extent, step=1, dtype=INT64)
-    own = where(is_greatest, expand_dims(numbers, axis=-1), get_operator("full")(shape=(1, 1), fill=_NONE, dtype=INT64))
-    first = get_operator("scatter_nd")(last, places, own, reduction="min")
+    own = where(is_greatest, axis_places(extent, 1), get_operator("full")(shape=(1, 1), fill=_NONE, dtype=INT64))
+    first = get_operator("scatter_nd")(last, targets, own, reduction="min")
     is_any = get_operator("less")(first, _NONE)
     found = cast_to(take(indices, where(is_any, first, 0), axis=0), INT64)
     return where(is_any, greatest, 0.0), where(is_any, found, -1)

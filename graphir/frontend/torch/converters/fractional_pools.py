@@ -9,10 +9,9 @@ from typing import Any
 from tilewright.graphir.dims import Dim, dim_equal, product, simplify
 from tilewright.graphir.expr import Expr
 from tilewright.graphir.frontend.runtime_sizes import as_number
-from tilewright.graphir.frontend.torch.converters.matrices import places
 from tilewright.graphir.frontend.torch.converters.window_places import chosen_of_windows
 from tilewright.graphir.frontend.torch.converters.windows import per_axis, rank_of
-from tilewright.graphir.frontend.torch.node import Node, cast_to, dtype_of, reshaped, shape_of, with_shape
+from tilewright.graphir.frontend.torch.node import Node, axis_places, cast_to, dtype_of, reshaped, shape_of, with_shape
 from tilewright.graphir.frontend.torch.registry import converter
 from tilewright.graphir.op import get_operator
 from tilewright.graphir.ops.calls import (
@@ -68,7 +67,7 @@ def fractional_max_pool(node: Node, x: Expr, size: Any, count: Sequence[Dim], sa
 def _starts(sample: Expr, size: Dim, window: int, count: Dim) -> Expr:
     """Return where the windows along an axis begin, ``[batch, channels, count]``: the last one ends with the axis."""
     dtype = dtype_of(sample)
-    number, last = places(count), simplify(size - window)
+    number, last = axis_places(count), simplify(size - window)
     gaps = get_operator("maximum")(as_number(simplify(count - 1)), as_number(1))
     step = divide(cast_to(as_number(last), dtype), cast_to(gaps, dtype))
     first = expand_dims(sample, axis=-1)

@@ -7,8 +7,8 @@ from typing import Any
 
 from tilewright.graphir.dims import Dim, simplify
 from tilewright.graphir.expr import Expr
-from tilewright.graphir.frontend.torch.converters.matrices import places, transposed
-from tilewright.graphir.frontend.torch.node import Node, cast_to, dtype_of, shape_of, with_shape
+from tilewright.graphir.frontend.torch.converters.matrices import transposed
+from tilewright.graphir.frontend.torch.node import Node, axis_places, cast_to, dtype_of, shape_of, with_shape
 from tilewright.graphir.frontend.torch.registry import converter
 from tilewright.graphir.op import get_operator
 from tilewright.graphir.ops.calls import add, concatenate, matmul, subtract, take
@@ -79,7 +79,7 @@ def _grouped(ends: Expr, count: int, make: Callable[[Groups], Expr]) -> Expr:
     ]
 
     def groups(x: Expr) -> list[Expr]:
-        return [take(x, add(places(dim), start), axis=0) for (dim, _), start in zip(sizes, starts, strict=True)]
+        return [take(x, add(axis_places(dim), start), axis=0) for (dim, _), start in zip(sizes, starts, strict=True)]
 
     result = make(groups)
     for dim, size in sizes:

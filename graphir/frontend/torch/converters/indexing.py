@@ -8,8 +8,9 @@ from typing import Any
 from tilewright.graphir.dims import Dim
 from tilewright.graphir.expr import Expr, TupleGetItem, as_expr
 from tilewright.graphir.frontend.runtime_sizes import as_number
+from tilewright.graphir.frontend.torch.converters.places import scattered
 from tilewright.graphir.frontend.torch.converters.shapes import strided_places
-from tilewright.graphir.frontend.torch.node import Node, cast_to, dtype_of, reshaped, shape_of
+from tilewright.graphir.frontend.torch.node import Node, axis_places, cast_to, dtype_of, reshaped, shape_of
 from tilewright.graphir.frontend.torch.registry import converter
 from tilewright.graphir.op import get_operator
 from tilewright.graphir.ops.calls import add, multiply, reshape, squeeze, subtract, sum, take, transpose, where
@@ -74,9 +75,7 @@ def _scattered_rows(node: Node, x: Expr, axis: int, index: Expr, updates: Any, r
         values = reshaped(values, ends)
     else:
         values = get_operator("broadcast_to")(node.tensor(updates), shape=shape_of(index))
-    if dtype_of(x).is_bool and reduction != "none":
-        raise node.unsupported("combining bools")
-    return get_operator("scatter_elements")(x, index, values, axis=axis, reduction=reduction)
+    return scattered("scatter_elements", x, index, values, reduction, axis=axis)
 
 
 @converter("aten.scatter.src", "aten.scatter.value")
@@ -162,7 +161,7 @@ def select_scatter(node: Node, x: Expr, source: Expr, dim: int, index: Any) -> E
     if not isinstance(index, int) or index < 0:
         place = where(get_operator("less")(place, 0), add(place, as_number(extent)), place)
     behind = len(shape_of(x)) - axis - 1
-    there = get_operator("equal")(_places(extent, behind), place)
+    there = get_operator("equal")(axis_places(extent, behind), place)
     return where(there, get_operator("expand_dims")(node.tensor(source), axis=axis), x)
 
 
@@ -172,7 +171,7 @@ def slice_scatter(node: Node, x: Expr, source: Expr, dim: int, start: Any, end: 
     axis = node.axis(dim, len(shape_of(x)))
     extent, count = shape_of(x)[axis], shape_of(source)[axis]
     stride = node.number(step, "a step")
-    places = _places(extent, 0)
+    places = axis_places(extent)
     size = as_number(extent)
     first = as_number(0 if start is None else start)
     first = where(get_operator("less")(first, 0), add(first, size), first)
@@ -189,12 +188,6 @@ def slice_scatter(node: Node, x: Expr, source: Expr, dim: int, start: Any, end: 
     return where(there, take(node.tensor(source), nearest, axis=axis), x)
 
 
-def _places(extent: Dim, behind: int) -> Expr:
-    """Return the places along an axis, with so many axes behind."""
-    places = get_operator("arange")(start=0, stop=extent, step=1, dtype=INT64)
-    return reshape(places, newshape=(extent, *(1,) * behind)) if behind else places
-
-
 @converter("aten.diagonal_scatter.default")
 def diagonal_scatter(node: Node, x: Expr, source: Expr, offset: int, dim1: int, dim2: int) -> Expr:
     """Replace a diagonal of two axes."""
@@ -204,7 +197,7 @@ def diagonal_scatter(node: Node, x: Expr, source: Expr, offset: int, dim1: int, 
     moved = transpose(x, axes=tuple(order))
     rows, columns = shape_of(moved)[-2:]
     count = shape_of(source)[-1]
-    row, column = _places(rows, 1), _places(columns, 0)
+    row, column = axis_places(rows, 1), axis_places(columns, 0)
     there = get_operator("equal")(get_operator("subtract")(column, row), offset)
     number = get_operator("minimum")(row, column)
     nearest = get_operator("maximum")(get_operator("minimum")(number, get_operator("subtract")(as_number(count), 1)), 0)
@@ -223,7 +216,10 @@ def index_copy(node: Node, x: Expr, dim: int, index: Expr, source: Expr) -> Expr
 def index_add(node: Node, x: Expr, dim: int, index: Expr, source: Expr, alpha: Any) -> Expr:
     """Add to slices along an axis."""
     values = node.tensor(source)
-    values = values if alpha == 1 else multiply(values, node.tensor(alpha))
+    if dtype_of(x).is_bool:
+        values = get_operator("logical_and")(values, node.tensor(alpha))
+    elif alpha != 1:
+        values = multiply(values, node.tensor(alpha))
     return _slices_scattered(node, x, dim, index, values, _ADD)
 
 
@@ -247,7 +243,7 @@ def _slices_scattered(node: Node, x: Expr, dim: int, index: Expr, values: Expr, 
     order = [axis, *(n for n in range(len(wanted)) if n != axis)]
     moved, rows = (transpose(each, axes=tuple(order)) for each in (row, spread))
     pairs = reshape(places, newshape=(count, 1))
-    result = get_operator("scatter_nd")(moved, pairs, rows, reduction=reduction)
+    result = scattered("scatter_nd", moved, pairs, rows, reduction)
     return reshaped(transpose(result, axes=tuple(order.index(n) for n in range(len(wanted)))), shape)
 
 
@@ -355,7 +351,7 @@ def put(node: Node, x: Expr, index: Expr, source: Expr, accumulate: bool) -> Exp
     """Replace elements by their places in row-major order, or add to them."""
     flat, places = reshape(x, newshape=(-1,)), reshape(index, newshape=(-1,))
     values = reshape(node.tensor(source), newshape=(-1,))
-    made = get_operator("scatter_elements")(flat, places, values, axis=0, reduction=_ADD if accumulate else "none")
+    made = scattered("scatter_elements", flat, places, values, _ADD if accumulate else "none", axis=0)
     return reshaped(made, shape_of(x))
 
 

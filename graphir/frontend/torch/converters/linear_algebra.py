@@ -14,14 +14,13 @@ from tilewright.graphir.frontend.torch.converters.matrices import (
     lu_factors,
     lu_solved,
     permuted,
-    places,
     product_of_reflections,
     reflections,
     transposed,
     triangular_solved,
     with_batch,
 )
-from tilewright.graphir.frontend.torch.node import Node, cast_to, reshaped, shape_of
+from tilewright.graphir.frontend.torch.node import Node, axis_places, cast_to, reshaped, shape_of
 from tilewright.graphir.frontend.torch.registry import converter
 from tilewright.graphir.op import get_operator
 from tilewright.graphir.ops.calls import add, log, matmul, multiply, sum, where
@@ -96,7 +95,7 @@ def _diagonal(x: Expr) -> Expr:
 
 def _parity(pivots: Expr) -> Expr:
     """Return -1 for an odd number of exchanged rows."""
-    own = add(places(shape_of(pivots)[-1]), 1)
+    own = add(axis_places(shape_of(pivots)[-1]), 1)
     factor = where(get_operator("equal")(pivots, own), const(1.0, FLOAT64), const(-1.0, FLOAT64))
     return get_operator("prod")(factor, axis=(-1,))
 

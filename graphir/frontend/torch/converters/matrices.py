@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from tilewright.graphir.dims import Dim, as_dim
 from tilewright.graphir.expr import Expr, Function, Loop, Tuple, TupleGetItem, Var, const
 from tilewright.graphir.frontend.runtime_sizes import as_number
-from tilewright.graphir.frontend.torch.node import cast_to, shape_of
+from tilewright.graphir.frontend.torch.node import axis_places, cast_to, shape_of
 from tilewright.graphir.op import get_operator
 from tilewright.graphir.ops.calls import (
     add,
@@ -44,11 +44,6 @@ def repeated(count: Dim | Expr, state: Sequence[Expr], step: Callable[..., Seque
     return [TupleGetItem(made, place) for place in range(len(state))]
 
 
-def places(extent: Dim) -> Expr:
-    """Return the numbers from 0 on."""
-    return get_operator("arange")(start=0, stop=extent, step=1, dtype=INT64)
-
-
 def column(vector: Expr) -> Expr:
     """Return vectors as matrices of one column."""
     return expand_dims(vector, axis=len(shape_of(vector)))
@@ -78,7 +73,7 @@ def identity_like(x: Expr, rows: Dim, columns: Dim) -> Expr:
 
 def exchanged(x: Expr, first: Expr, second: Expr) -> Expr:
     """Exchange row ``first``, a number, with row ``second``, one for each matrix of the batch."""
-    rows = places(shape_of(x)[-2])
+    rows = axis_places(shape_of(x)[-2])
     other = expand_dims(second, axis=len(shape_of(second)))
     index = where(_equal(rows, first), other, where(_equal(rows, other), first, rows))
     spread = get_operator("broadcast_to")(column(index), shape=shape_of(x))
@@ -90,7 +85,7 @@ def lu_factors(x: Expr, pivot: bool = True) -> tuple[Expr, Expr, Expr]:
     the number of the first pivot that is 0 (counted from 1), or 0."""
     rows, columns = shape_of(x)[-2:]
     steps = least(rows, columns)
-    down, across = places(rows), places(columns)
+    down, across = axis_places(rows), axis_places(columns)
     batch = shape_of(x)[:-2]
     pivots = get_operator("zeros")(shape=(*batch, steps), dtype=INT64)
     info = get_operator("zeros")(shape=batch, dtype=INT64)
@@ -111,7 +106,7 @@ def lu_factors(x: Expr, pivot: bool = True) -> tuple[Expr, Expr, Expr]:
         a = subtract(a, changed)
         stored = get_operator("logical_and")(_equal(row(across), k), _greater(column(down), k))
         a = where(stored, column(factor), a)
-        chosen = where(_equal(places(steps), k), expand_dims(add(best, 1), axis=len(batch)), chosen)
+        chosen = where(_equal(axis_places(steps), k), expand_dims(add(best, 1), axis=len(batch)), chosen)
         unset = get_operator("logical_and")(is_zero, _equal(first, 0))
         return [a, chosen, where(unset, add(k, 1), first)]
 
@@ -135,7 +130,7 @@ def permuted(x: Expr, pivots: Expr, backwards: bool = False) -> Expr:
 def triangular_solved(a: Expr, b: Expr, upper: bool, unit: bool) -> Expr:
     """Return the solutions of ``a @ x = b`` for triangular matrices ``a``."""
     size = shape_of(a)[-1]
-    down = places(size)
+    down = axis_places(size)
 
     def step(k: Expr, x: Expr) -> list[Expr]:
         number = subtract(subtract(as_number(size), 1), k) if upper else k
@@ -167,7 +162,7 @@ def cholesky_factor(x: Expr) -> tuple[Expr, Expr]:
     """Return the lower triangular factors of symmetric matrices, of which the lower triangles are read, and the number
     of the first minor that is not positive (counted from 1), or 0."""
     size = shape_of(x)[-1]
-    down = places(size)
+    down = axis_places(size)
     batch = shape_of(x)[:-2]
     lower = get_operator("tril")(cast_to(x, FLOAT64))
     info = get_operator("zeros")(shape=batch, dtype=INT64)
@@ -194,7 +189,7 @@ def reflections(x: Expr) -> tuple[Expr, Expr]:
     ``geqrf`` has them."""
     rows, columns = shape_of(x)[-2:]
     steps = least(rows, columns)
-    down, across = places(rows), places(columns)
+    down, across = axis_places(rows), axis_places(columns)
     batch = shape_of(x)[:-2]
     factors = get_operator("zeros")(shape=(*batch, steps), dtype=FLOAT64)
 
@@ -219,7 +214,7 @@ def reflections(x: Expr) -> tuple[Expr, Expr]:
         a = where(stored, column(vector), a)
         corner = get_operator("logical_and")(here, _equal(column(down), k))
         a = where(corner, column(expand_dims(beta, axis=len(batch))), a)
-        return [a, where(_equal(places(steps), k), expand_dims(tau, axis=len(batch)), taus)]
+        return [a, where(_equal(axis_places(steps), k), expand_dims(tau, axis=len(batch)), taus)]
 
     found, taus = repeated(steps, [cast_to(x, FLOAT64), factors], step)
     return found, taus
@@ -227,7 +222,7 @@ def reflections(x: Expr) -> tuple[Expr, Expr]:
 
 def product_of_reflections(x: Expr, taus: Expr, start: Expr) -> Expr:
     """Multiply ``start`` by the reflections whose vectors are below the diagonal of ``x``, the last one first."""
-    down = places(shape_of(x)[-2])
+    down = axis_places(shape_of(x)[-2])
     count = shape_of(taus)[-1]
 
     def step(k: Expr, q: Expr) -> list[Expr]:

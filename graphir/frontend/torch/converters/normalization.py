@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tilewright.graphir.dims import Dim, product
+from tilewright.graphir.dims import Dim, product, simplify
 from tilewright.graphir.expr import Expr
-from tilewright.graphir.frontend.torch.node import Node, cast_to, dtype_of, reshaped, shape_of
+from tilewright.graphir.frontend.torch.node import Node, cast_to, dtype_of, reshaped, shape_of, with_shape
 from tilewright.graphir.frontend.torch.registry import converter
 from tilewright.graphir.op import get_operator
 from tilewright.graphir.ops.calls import add, divide, mean, multiply, reshape, sqrt, square, subtract
@@ -92,7 +92,11 @@ def native_group_norm(
 
 
 def _group_normalized(x: Expr, groups: int, weight: Expr | None, bias: Expr | None, eps: float) -> Expr:
-    channels, dtype = shape_of(x)[1], dtype_of(x)
+    batch, channels, *space = shape_of(x)
+    dtype = dtype_of(x)
+    if not isinstance(channels, int):  # PyTorch knows from guards that the number of groups divides it
+        channels = simplify(channels // groups * groups)
+        x = with_shape(x, (batch, channels, *space))
     gamma = _ones((channels,), dtype) if weight is None else cast_to(weight, dtype)
     beta = _ones((channels,), dtype, 0.0) if bias is None else cast_to(bias, dtype)
     return get_operator("nn.group_norm")(x, gamma, beta, num_groups=groups, epsilon=float(eps))
@@ -105,7 +109,8 @@ def instance_norm(node: Node, x: Expr, weight: Expr | None, bias: Expr | None, *
     if not use_input_stats:
         assert running_mean is not None and running_var is not None
         return _batch_normalized(x, weight, bias, running_mean, running_var, eps)
-    return _group_normalized(x, int(shape_of(x)[1]), weight, bias, eps)  # type: ignore[arg-type]
+    vectors = [_vector(x, shape_of(x)[1], vector, fill) for vector, fill in ((weight, 1.0), (bias, 0.0))]
+    return get_operator("nn.instance_norm")(x, *vectors, axis=1, epsilon=float(eps))
 
 
 def _vector(x: Expr, size: Dim, vector: Expr | None, fill: float) -> Expr:

@@ -12,7 +12,20 @@ from tilewright.graphir.frontend.torch.node import Node, cast_to, dtype_of, shap
 from tilewright.graphir.frontend.torch.registry import converter
 from tilewright.graphir.op import get_operator
 from tilewright.graphir.ops.calls import add, concatenate, reshape, squeeze, take, transpose, where
-from tilewright.tensorir.dtype import INT64
+from tilewright.tensorir.dtype import INT64, DataType
+
+_UINT8 = DataType("uint8")
+
+
+def scattered(name: str, x: Expr, places: Expr, values: Expr, reduction: str, **attributes: Any) -> Expr:
+    """Replace elements of ``x`` by the operator ``name``, or combine them with others: the sum of bools is whether one
+    holds, their product whether all do."""
+    operator = get_operator(name)
+    if not dtype_of(x).is_bool or reduction == "none":
+        return operator(x, places, values, reduction=reduction, **attributes)
+    bytes_of = [cast_to(each, _UINT8) for each in (x, values)]
+    of_bools = {"add": "max", "mul": "min"}.get(reduction, reduction)
+    return cast_to(operator(bytes_of[0], places, bytes_of[1], reduction=of_bools, **attributes), dtype_of(x))
 
 
 @converter("aten.index.Tensor", "aten._unsafe_index.Tensor")
@@ -106,7 +119,9 @@ def index_put(node: Node, x: Expr, indices: Sequence[Expr | None], values: Expr,
         behind = len(shape_of(x)) - len(shape_of(masks[0]))
         there = reshape(masks[0], newshape=(*shape_of(masks[0]), *(1,) * behind))
         one = reshape(new, newshape=())
-        return where(there, add(x, one) if accumulate else one, x)
+        if accumulate:
+            one = get_operator("logical_or")(x, one) if dtype_of(x).is_bool else add(x, one)
+        return where(there, one, x)
     places = _Places(node, x, indices)
     wanted = (*places.rest[: places.first], *places.shape, *places.rest[places.first :])
     spread = get_operator("broadcast_to")(new, shape=wanted)
@@ -114,7 +129,7 @@ def index_put(node: Node, x: Expr, indices: Sequence[Expr | None], values: Expr,
         back = places.placed()
         spread = transpose(spread, axes=tuple(back.index(n) for n in range(len(back))))
     moved = transpose(x, axes=places.order)
-    result = get_operator("scatter_nd")(moved, places.tuples(), spread, reduction="add" if accumulate else "none")
+    result = scattered("scatter_nd", moved, places.tuples(), spread, "add" if accumulate else "none")
     return transpose(result, axes=tuple(places.order.index(n) for n in range(len(places.order))))
 
 

@@ -25,11 +25,20 @@ def product(node: Node, a: Expr, b: Expr) -> Expr:
 
 def multiplied(node: Node, a: Expr, b: Expr) -> Expr:
     """Return the product of the node's element type."""
+    b = _with_rows(b, shape_of(a)[-1])
     if len(shape_of(b)) == 2 and len(shape_of(a)) > 1:
         transposed = _transposed(b)
         if transposed is not None and dtype_of(a).is_float:
             return get_operator("nn.dense")(a, transposed)
     return matmul(a, b)
+
+
+def _with_rows(x: Expr, rows: Dim) -> Expr:
+    """Return a matrix, or a vector, with as many rows as the other factor has columns: PyTorch knows of formulas that
+    they are equal, from guards, where nothing proves it. A call checks them."""
+    shape = shape_of(x)
+    axis = max(len(shape) - 2, 0)
+    return with_shape(x, [*shape[:axis], rows, *shape[axis + 1 :]])
 
 
 def _transposed(x: Expr) -> Expr | None:
@@ -71,7 +80,7 @@ def sum_with_product(node: Node, x: Expr, a: Expr, b: Expr, beta: Any, alpha: An
 @converter("aten.addbmm.default")
 def sum_with_products(node: Node, x: Expr, a: Expr, b: Expr, beta: Any, alpha: Any) -> Expr:
     """Return ``beta * x + alpha * sum(a[i] @ b[i])``."""
-    return _combined(node, x, get_operator("sum")(matmul(a, b), axis=(0,)), beta, alpha)
+    return _combined(node, x, get_operator("sum")(multiplied(node, a, b), axis=(0,)), beta, alpha)
 
 
 @converter("aten.addr.default")
@@ -87,7 +96,19 @@ def sum_with_outer_product(node: Node, x: Expr, a: Expr, b: Expr, beta: Any, alp
 @converter("aten.einsum.default")
 def einsum(node: Node, equation: str, tensors: list[Expr], path: Any) -> Expr:
     """Sum products of elements by an equation."""
-    return get_operator("einsum")(*tensors, equation=equation)
+    known: dict[str, Dim] = {}
+    terms = equation.replace(" ", "").split("->")[0].split(",")
+    fitted = [_with_extents(x, letters, known) for x, letters in zip(tensors, terms, strict=True)]
+    return get_operator("einsum")(*fitted, equation=equation)
+
+
+def _with_extents(x: Expr, letters: str, known: dict[str, Dim]) -> Expr:
+    """Return a tensor with the sizes of the same letters of others, and note its own; an axis of size 1 broadcasts."""
+    shape = shape_of(x)
+    if len(letters) != len(shape):  # an ellipsis
+        return x
+    wanted = [dim if isinstance(dim, int) else known.setdefault(a, dim) for a, dim in zip(letters, shape, strict=True)]
+    return with_shape(x, wanted)
 
 
 @converter("aten.outer.default")

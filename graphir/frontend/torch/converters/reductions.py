@@ -11,11 +11,12 @@ import numpy as np
 from tilewright.graphir.dims import product
 from tilewright.graphir.expr import Expr, const
 from tilewright.graphir.frontend.runtime_sizes import as_number
-from tilewright.graphir.frontend.torch.node import Node, cast_to, dtype_of, reshaped, shape_of
+from tilewright.graphir.frontend.torch.node import Node, cast_to, dtype_of, reshaped, shape_of, with_shape
 from tilewright.graphir.frontend.torch.registry import converter
 from tilewright.graphir.op import get_operator
 from tilewright.graphir.ops.calls import add, divide, exp, log, reshape, sqrt, square, subtract, sum, take, where
 from tilewright.tensorir.dtype import BOOL, INT64
+from tilewright.tensorir.expr import minimum
 
 Axes = Sequence[int] | int | None
 
@@ -177,10 +178,9 @@ def count_nonzero(node: Node, x: Expr, dim: Axes = None) -> Expr:
 def trace(node: Node, x: Expr) -> Expr:
     """Add the diagonal."""
     rows, columns = shape_of(x)
-    square_part = node.tensor(x)
-    if isinstance(rows, int) and isinstance(columns, int):
-        size = min(rows, columns)
-        square_part = get_operator("slice")(square_part, begin=(0, 0), end=(size, size), axes=(0, 1))
+    size = min(rows, columns) if isinstance(rows, int) and isinstance(columns, int) else minimum(rows, columns)
+    square_part = get_operator("slice")(node.tensor(x), begin=(0, 0), end=(size, size), axes=(0, 1))
+    square_part = with_shape(square_part, (size, size))
     return sum(get_operator("diagonal")(square_part, axis1=0, axis2=1), axis=(0,))
 
 

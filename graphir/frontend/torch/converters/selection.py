@@ -9,7 +9,7 @@ from tilewright.graphir.dims import simplify
 from tilewright.graphir.expr import Expr, TupleGetItem
 from tilewright.graphir.frontend.runtime_sizes import as_number
 from tilewright.graphir.frontend.torch.converters.indexing import ordered
-from tilewright.graphir.frontend.torch.node import Node, cast_to, dtype_of, reshaped, shape_of
+from tilewright.graphir.frontend.torch.node import Node, axis_places, cast_to, dtype_of, reshaped, shape_of
 from tilewright.graphir.frontend.torch.registry import converter
 from tilewright.graphir.op import get_operator
 from tilewright.graphir.ops.calls import (
@@ -88,10 +88,7 @@ def mode(node: Node, x: Expr, dim: int, keepdim: bool) -> list[Expr]:
     axis = node.axis(dim, len(shape_of(row)))
     extent = shape_of(row)[axis]
     values, _ = ordered(row, extent, axis, largest=False)
-    numbers = reshape(
-        get_operator("arange")(start=0, stop=extent, step=1, dtype=INT64),
-        newshape=(extent, *(1,) * (len(shape_of(row)) - axis - 1)),
-    )
+    numbers = axis_places(extent, len(shape_of(row)) - axis - 1)
     # An element that is equal to the one before belongs to its run; the first one has none before.
     before = take(values, get_operator("maximum")(subtract(reshape(numbers, newshape=(-1,)), 1), 0), axis=axis)
     begins = where(get_operator("equal")(values, before), 0, numbers)
@@ -178,8 +175,7 @@ def nonzero_static(node: Node, x: Expr, size: int, fill_value: int) -> Expr:
         return get_operator("zeros")(shape=(size, 0), dtype=INT64)
     found = get_operator("transpose")(get_operator("nonzero")(x, size=size), axes=(1, 0))
     count = sum(cast_to(node.tensor(x, DataType("bool")), INT64), axis=tuple(range(len(shape_of(x)))))
-    number = reshape(get_operator("arange")(start=0, stop=size, step=1, dtype=INT64), newshape=(size, 1))
-    return where(get_operator("less")(number, count), found, fill_value)
+    return where(get_operator("less")(axis_places(size, 1), count), found, fill_value)
 
 
 # Histograms.

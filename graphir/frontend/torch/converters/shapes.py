@@ -8,11 +8,10 @@ from typing import Any
 from tilewright.graphir.dims import Dim, dim_equal, never_negative, product, simplify
 from tilewright.graphir.expr import Expr
 from tilewright.graphir.frontend.runtime_sizes import as_number
-from tilewright.graphir.frontend.torch.node import Node, dtype_of, reshaped, shape_of, with_shape
+from tilewright.graphir.frontend.torch.node import Node, axis_places, dtype_of, reshaped, shape_of, with_shape
 from tilewright.graphir.frontend.torch.registry import converter
 from tilewright.graphir.op import get_operator
 from tilewright.graphir.ops.calls import add, concatenate, multiply, reshape, take, transpose
-from tilewright.tensorir.dtype import INT64
 from tilewright.tensorir.expr import Expr as Scalar
 from tilewright.tensorir.expr import as_expr, maximum, select
 
@@ -134,10 +133,10 @@ def _from_start(place: Any, size: Dim) -> Any:
 
 def _taken(x: Expr, axis: int, first: Expr, stride: int, count: Dim) -> Expr:
     """Return ``count`` elements along an axis, from ``first`` on."""
-    places = get_operator("arange")(start=0, stop=count, step=1, dtype=INT64)
+    found = axis_places(count)
     if stride != 1:
-        places = multiply(places, stride)
-    return take(x, add(places, first), axis=axis)
+        found = multiply(found, stride)
+    return take(x, add(found, first), axis=axis)
 
 
 @converter("aten.select.int", "aten.select_copy.int")
@@ -228,6 +227,7 @@ def diagonal(node: Node, x: Expr, offset: int, dim1: int, dim2: int) -> Expr:
     if not dim_equal(rows, columns):
         size = node.shape[-1]
         moved = get_operator("slice")(moved, begin=(0, 0), end=(size, size), axes=(first, second))
+        moved = with_shape(moved, [size if axis in (first, second) else n for axis, n in enumerate(shape_of(moved))])
     return get_operator("diagonal")(moved, axis1=first, axis2=second)
 
 
@@ -296,8 +296,7 @@ def strided_places(size: Sequence[Dim], stride: Sequence[Dim], offset: Any) -> E
     """Return the place in memory of each element of a tensor of these sizes and strides."""
     place = as_number(0 if offset is None else offset)
     for axis, (extent, step) in enumerate(zip(size, stride, strict=True)):
-        places = multiply(get_operator("arange")(start=0, stop=extent, step=1, dtype=INT64), as_number(step))
-        place = add(place, reshape(places, newshape=(extent, *(1,) * (len(size) - axis - 1))))
+        place = add(place, multiply(axis_places(extent, len(size) - axis - 1), as_number(step)))
     return get_operator("broadcast_to")(place, shape=tuple(size))
 
 
@@ -308,9 +307,8 @@ def unfold(node: Node, x: Expr, dim: int, size: int, step: int) -> Expr:
     if not rank:
         return reshape(x, newshape=node.shape)
     axis = node.axis(dim, rank)
-    starts = multiply(get_operator("arange")(start=0, stop=node.shape[axis], step=1, dtype=INT64), step)
-    places = add(reshape(starts, newshape=(node.shape[axis], 1)), get_operator("arange")(start=0, stop=size, step=1))
-    windows = take(x, places, axis=axis)  # ..., window, element, ...
+    inside = add(multiply(axis_places(node.shape[axis], 1), step), axis_places(size))
+    windows = take(x, inside, axis=axis)  # ..., window, element, ...
     order = [n for n in range(rank + 1) if n != axis + 1] + [axis + 1]
     return transpose(windows, axes=tuple(order))
 

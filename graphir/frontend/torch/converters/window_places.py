@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.graphir.expr import Expr, const
-from tilewright.graphir.frontend.torch.converters.matrices import places
-from tilewright.graphir.frontend.torch.node import cast_to, dtype_of, shape_of
+from tilewright.graphir.frontend.torch.node import axis_places, cast_to, dtype_of, shape_of
 from tilewright.graphir.op import get_operator
 from tilewright.graphir.ops.calls import add, pad, where
 from tilewright.tensorir.dtype import INT64
@@ -23,7 +22,7 @@ _MOST = 16
 def chosen_of_windows(windows: Expr) -> Expr:
     """Return the number of the element that PyTorch chooses of each window along the last axis: the last NaN, or the
     first greatest one."""
-    numbers = places(shape_of(windows)[-1])
+    numbers = axis_places(shape_of(windows)[-1])
     nan = get_operator("max")(where(get_operator("isnan")(windows), numbers, -1), axis=-1)
     greatest = get_operator("argmax")(windows, axis=-1)
     return where(get_operator("greater_equal")(nan, 0), nan, cast_to(greatest, INT64))

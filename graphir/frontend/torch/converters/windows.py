@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from tilewright.graphir.dims import Dim, product, simplify
-from tilewright.graphir.expr import Expr, const
+from tilewright.graphir.expr import Expr
+from tilewright.graphir.frontend.runtime_sizes import as_number
 from tilewright.graphir.frontend.torch.converters.window_places import chosen_of_windows, small_window_places
-from tilewright.graphir.frontend.torch.node import Node, dtype_of, reshaped, shape_of
+from tilewright.graphir.frontend.torch.node import Node, axis_places, dtype_of, reshaped, shape_of
 from tilewright.graphir.frontend.torch.registry import converter
 from tilewright.graphir.op import get_operator
 from tilewright.graphir.ops.calls import (
@@ -295,27 +293,42 @@ def adaptive_max_pool(node: Node, x: Expr, size: Sequence[Dim]) -> list[Expr]:
 def _greatest_of_parts(node: Node, x: Expr, sizes: Sequence[Dim], rank: int) -> list[Expr]:
     """Return the greatest elements of windows of different sizes, and their places: windows are gathered side by side,
     with the last element of each axis repeated to the size of the largest."""
-    space = shape_of(x)[-rank:]
-    if not all(isinstance(dim, int) for dim in (*space, *sizes)):
-        raise node.unsupported(f"windows of different sizes, from {space} to {tuple(sizes)},")
-    extents, counts = [int(dim) for dim in space], [int(dim) for dim in sizes]  # type: ignore[arg-type]
-    before = shape_of(x)[:-rank]
-    if not all(counts):
-        return [get_operator("zeros")(shape=(*before, *counts), dtype=dtype) for dtype in (dtype_of(x), INT64)]
-    inside = np.zeros((1, 1), np.int64)  # for each window, and each element of it, its place in the channel
-    for extent, count in zip(extents, counts, strict=True):
-        numbers = np.arange(count)
-        begin, end = numbers * extent // count, -(-(numbers + 1) * extent // count)
-        own = np.minimum(begin[:, None] + np.arange((end - begin).max()), end[:, None] - 1)
-        joined = inside[:, None, :, None] * extent + own[None, :, None, :]
-        inside = joined.reshape(len(inside) * count, -1)
-    rows = reshape(x, newshape=(*before, math.prod(extents)))
-    windows = take(rows, const(inside), axis=len(before))
+    before, space = shape_of(x)[:-rank], shape_of(x)[-rank:]
+    if any(isinstance(size, int) and size == 0 for size in sizes):
+        return [get_operator("zeros")(shape=(*before, *sizes), dtype=dtype) for dtype in (dtype_of(x), INT64)]
+    rows = reshape(x, newshape=(*before, product(space)))
+    if all(isinstance(size, int) and size == 1 for size in sizes):
+        chosen = chosen_of_windows(rows)
+        greatest = get_operator("gather_elements")(rows, expand_dims(chosen, axis=-1), axis=-1)
+        return [reshape(found, newshape=(*before, *sizes)) for found in (greatest, chosen)]
+    inside = _window_places(space, sizes)
+    count, length = shape_of(inside)
+    windows = take(rows, inside, axis=len(before))
     chosen = chosen_of_windows(windows)
     values = get_operator("gather_elements")(windows, expand_dims(chosen, axis=-1), axis=-1)
-    first = const(np.arange(len(inside), dtype=np.int64) * inside.shape[1])
-    places = take(const(inside.reshape(-1)), get_operator("add")(chosen, first), axis=0)
-    return [reshaped(found, (*before, *counts)) for found in (values, places)]
+    numbers = get_operator("add")(chosen, multiply(axis_places(count), as_number(length)))
+    places = take(reshape(inside, newshape=(-1,)), numbers, axis=0)
+    return [reshaped(found, (*before, *sizes)) for found in (values, places)]
+
+
+def _window_places(space: Sequence[Dim], sizes: Sequence[Dim]) -> Expr:
+    """Return the places in a channel of the elements of windows that share its axes: a row for each window."""
+    result = get_operator("zeros")(shape=(1, 1), dtype=INT64)
+    for extent, size in zip(space, sizes, strict=True):
+        # Window n is from floor(n * extent / size) to ceil((n + 1) * extent / size).
+        bounds = multiply(axis_places(size, 1), as_number(extent))
+        begin = get_operator("floor_divide")(bounds, as_number(size))
+        last = get_operator("add")(bounds, as_number(simplify(extent - 1)))
+        last = get_operator("floor_divide")(last, as_number(size))
+        longest = simplify((extent + size - 1) // size + 1)
+        if isinstance(extent, int) and isinstance(size, int):
+            longest = max((extent * (n + 1) + size - 1) // size - extent * n // size for n in range(size))
+        own = get_operator("minimum")(get_operator("add")(begin, axis_places(longest)), last)
+        count, length = shape_of(result)
+        rows = multiply(reshape(result, newshape=(count, 1, length, 1)), as_number(extent))
+        joined = get_operator("add")(rows, reshape(own, newshape=(size, 1, longest)))
+        result = reshape(joined, newshape=(product([count, size]), product([length, longest])))
+    return result
 
 
 def _even_windows(x: Expr, sizes: Sequence[Dim], rank: int) -> tuple[int, ...] | None:
@@ -334,11 +347,11 @@ def _along_each_axis(node: Node, x: Expr, sizes: Sequence[Dim], rank: int, name:
     for n, size in enumerate(sizes):
         axis = len(shape_of(x)) - rank + n
         extent = shape_of(x)[axis]
-        if not (isinstance(extent, int) and isinstance(size, int)):
-            raise node.unsupported(f"windows of different sizes over a symbolic size {extent}")
+        if not isinstance(size, int):
+            raise node.unsupported(f"{size} windows, a number that depends on sizes,")
         parts = []
         for number in range(size):
-            begin, end = number * extent // size, -(-(number + 1) * extent // size)
+            begin, end = simplify(extent * number // size), simplify((extent * (number + 1) + size - 1) // size)
             part = get_operator("slice")(result, begin=(begin,), end=(end,), axes=(axis,))
             parts.append(get_operator(name)(part, axis=(axis,), keepdims=True))
         result = concatenate(parts, axis=axis)
@@ -371,10 +384,9 @@ def im2col(node: Node, x: Expr, size: Sequence[int], dilation: Any, padding: Any
     result = wide
     for n in range(2):
         axis = 2 + 2 * n
-        starts = multiply(get_operator("arange")(start=0, stop=counts[n], step=1, dtype="int64"), steps[n])
-        offsets = multiply(get_operator("arange")(start=0, stop=size[n], step=1, dtype="int64"), distances[n])
-        places = get_operator("add")(reshape(offsets, newshape=(size[n], 1)), starts)
-        result = get_operator("take")(result, places, axis=axis)
+        offsets = multiply(axis_places(size[n], 1), distances[n])
+        inside = get_operator("add")(offsets, multiply(axis_places(counts[n]), steps[n]))
+        result = get_operator("take")(result, inside, axis=axis)
     columns = transpose(result, axes=(0, 1, 2, 4, 3, 5))
     rows = simplify(channels * size[0] * size[1])
     return _unbatched(reshaped(columns, (items, rows, simplify(counts[0] * counts[1]))), added)
