@@ -139,6 +139,10 @@ class DataType(str):
         return (DataType, (str(self),))
 
 
+#: The data types of NumPy's: it makes the text of a name anew each time.
+_BY_NUMPY: dict[np.dtype[Any], DataType] = {}
+
+
 def as_dtype(value: Any) -> DataType:
     """``value`` as a :class:`DataType`: a name, a NumPy or ml_dtypes type, or a Python scalar type.
 
@@ -150,10 +154,14 @@ def as_dtype(value: Any) -> DataType:
     if isinstance(value, str):
         return DataType(value)
     try:
-        name = np.dtype(value).name
+        dtype = np.dtype(value)
+        found = _BY_NUMPY.get(dtype)
+        if found is not None:
+            return found
+        name = dtype.name
     except (TypeError, ValueError, RecursionError) as error:
         raise ArgumentValueError(f"{value!r:.60} is no data type; expected {', '.join(TENSOR_DTYPES)}") from error
-    return DataType(name)
+    return _BY_NUMPY.setdefault(dtype, DataType(name))
 
 
 BOOL = DataType("bool")

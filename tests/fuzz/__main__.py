@@ -29,7 +29,7 @@ from typing import Any
 
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
-from tests.fuzz.check import Build, Counts, FoundError, check, check_onnx
+from tests.fuzz.check import Build, Counts, FoundError, check_build, check_onnx, oracles_of
 from tests.fuzz.graphs import Model, models
 from tests.fuzz.onnx_models import OnnxModel, onnx_models
 from tests.fuzz.reproducer import reproducer_text, smallest
@@ -90,14 +90,13 @@ class _Batch:
         main = module["main"]
         assert isinstance(main, gi.Function)
         inputs = dict(zip([param.name for param in main.params], calls[0](), strict=True))
+        oracles = oracles_of(module, calls, self.counts)
         for build in builds:
             self.current.write_text(reproducer_text("crashed or hung", module, build, inputs), encoding="utf-8")
-            before = self.counts.models
             try:
-                check(module, calls, [build], self.counts)
+                check_build(module, oracles, build, self.counts)
             except FoundError as finding:
                 self.note(module, finding)
-            self.counts.models = before
         self.counts.models += 1
 
     def note(self, module: Any, finding: FoundError) -> None:

@@ -100,6 +100,18 @@ def check(
     """
     counts = Counts() if counts is None else counts
     counts.models += 1
+    oracles = oracles_of(module, calls, counts)
+    for build in builds:
+        check_build(module, oracles, build, counts)
+
+
+def oracles_of(
+    module: IRModule, calls: Sequence[Callable[[], Sequence[Any]]], counts: Counts
+) -> list[tuple[Sequence[Any], Oracle]]:
+    """Draw the inputs of each call and evaluate the module for them; calls without a defined result are left out.
+
+    The oracles are for all builds of the module: an oracle keeps the results that it has computed.
+    """
     oracles: list[tuple[Sequence[Any], Oracle]] = []
     for draw in calls:
         inputs = draw()
@@ -111,14 +123,24 @@ def check(
             counts.undefined += 1
         except Exception:  # a reference has no result here: the greatest of no elements
             counts.unevaluated += 1
-    for build in builds:
-        try:
-            executable = build(module)
-        except Exception as error:
-            raise FoundError("error", build, f"build: {type(error).__name__}: {error}", None) from error
-        counts.builds += 1
-        for inputs, oracle in oracles:
-            _call(executable, build, inputs, oracle, counts)
+    return oracles
+
+
+def check_build(
+    module: IRModule, oracles: Sequence[tuple[Sequence[Any], Oracle]], build: Build, counts: Counts
+) -> None:
+    """Build a module in one way and compare each call with its oracle.
+
+    Raises:
+        FoundError: something is wrong.
+    """
+    try:
+        executable = build(module)
+    except Exception as error:
+        raise FoundError("error", build, f"build: {type(error).__name__}: {error}", None) from error
+    counts.builds += 1
+    for inputs, oracle in oracles:
+        _call(executable, build, inputs, oracle, counts)
 
 
 def _call(executable: tw.Executable, build: Build, inputs: Sequence[Any], oracle: Oracle, counts: Counts) -> None:

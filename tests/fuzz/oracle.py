@@ -155,6 +155,10 @@ class Perturbed:
             if op.name in BY_ARGUMENT:
                 amount = self.scale * unit(compute_type(result.dtype))
                 found = found + amount * args[0] * self.rng.uniform(-1, 1, np.shape(found))
+            if self.by_norm and _adds_constant(call) and any(map(_adds_constant, call.args)):
+                # The constants are added to each other first, which rounds where ``x + a + b`` may be exact.
+                amount = self.scale * unit(result.dtype) * np.maximum(*map(np.abs, args))
+                found = found + amount * self.rng.uniform(-1, 1, np.shape(found))
             by_reciprocal = op.name == "divide" and self.by_norm
             return self.changed(op, found, result, exact=not by_reciprocal or np.abs(np.frexp(args[1])[0]) == 0.5)
 
@@ -238,6 +242,12 @@ def _check_cast(x: Any, dtype: DataType) -> None:
         limits = np.iinfo(dtype.numpy)
         if not np.all((wide >= limits.min) & (wide < float(limits.max) + (limits.bits == 64 and 0))):
             raise UndefinedError
+
+
+def _adds_constant(value: gi.Expr) -> bool:
+    if not (isinstance(value, gi.Call) and isinstance(value.op, Operator) and value.op.name == "add"):
+        return False
+    return any(isinstance(arg, gi.Constant) for arg in value.args)
 
 
 def _tensors(call: gi.Call) -> list[TensorType]:

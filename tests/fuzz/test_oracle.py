@@ -58,6 +58,16 @@ def test_a_quotient_by_a_constant_is_a_product_with_its_reciprocal_at_level_3() 
     assert half.judge([off], 3).wrong
 
 
+def test_constants_that_are_added_may_be_added_to_each_other_first_at_level_3() -> None:
+    x = gi.var("x", shape=(1,))
+    first, second, start = (np.array([value], "f4") for value in (2**-22, 4.25, -3.75))
+    oracle = _oracle(x + gi.const(first) + gi.const(second), x, start)
+    assert start + (first + second) == 0.5 != oracle.own[0] == oracle.exact[0]
+    assert not oracle.judge([start + (first + second)], 3).wrong
+    assert oracle.judge([start + (first + second)], 2).wrong
+    assert oracle.judge([start + (first + second) + np.float32(1e-3)], 3).wrong
+
+
 def test_where_errors_would_change_a_size_that_fits_zeros_stay() -> None:
     x = gi.var("x", shape=(2,))
     places = gi.broadcast_to(gi.nonzero(gi.sin(x)), shape=(1, 1))  # of 0 and 2: one, with an error of 0 two
