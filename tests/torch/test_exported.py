@@ -242,6 +242,25 @@ def test_tensors_go_in_and_results_go_out_by_dlpack_without_copies() -> None:
     assert torch.equal(torch.from_dlpack(found), x * 2)
 
 
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, i, s: x.index_add(0, i, s),
+        lambda x, i, s: x.index_add(0, i, s, alpha=False),
+        lambda x, i, s: x.put(i, s, accumulate=True),
+        lambda x, i, s: x.index_put((i,), s, accumulate=True),
+        lambda x, i, s: x.index_put((s,), torch.tensor(True), accumulate=True),
+        lambda x, i, s: x.scatter_add(0, i, s),
+        *(lambda x, i, s, how=how: x.scatter_reduce(0, i, s, how) for how in ("sum", "prod", "amax", "amin")),
+        lambda x, i, s: x.scatter_reduce(0, i, s, "prod", include_self=False),
+    ],
+)
+def test_bools_are_combined_at_places(function: Any) -> None:
+    x, s = torch.tensor([True, False, False, True]), torch.tensor([True, True, False, False])
+    args = x, torch.tensor([1, 1, 3, 3]), s
+    np.testing.assert_array_equal(gi.evaluate(imported(function, *args), *map(np.asarray, args)), function(*args))
+
+
 def test_a_bfloat16_tensor_goes_in_though_numpy_has_no_such_type() -> None:
     x = torch.linspace(-2, 2, 12).bfloat16().reshape(3, 4).T
     found = tw.build(imported(lambda x: x * 2 + 1, x))(x)

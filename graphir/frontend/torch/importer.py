@@ -24,7 +24,7 @@ from tilewright.graphir.frontend.torch.control_flow import (
     is_control_flow,
     subgraphs,
 )
-from tilewright.graphir.frontend.torch.node import Node, shape_of, with_shape
+from tilewright.graphir.frontend.torch.node import Node, is_complex, shape_of, with_shape
 from tilewright.graphir.frontend.torch.registry import Converter, find_converter
 from tilewright.graphir.frontend.torch.sizes import Sizes
 from tilewright.graphir.frontend.torch.tensors import as_array, element_type, stored_type
@@ -113,13 +113,7 @@ def is_supported(node: fx.Node) -> bool:
 
 def has_complex(node: fx.Node) -> bool:
     """Return whether an argument or the result of a node is a tensor of complex numbers."""
-    return any(_is_complex(each.meta.get("val")) for each in (node, *node.all_input_nodes))
-
-
-def _is_complex(value: Any) -> bool:
-    if isinstance(value, (list, tuple)):
-        return any(map(_is_complex, value))
-    return isinstance(value, torch.Tensor) and value.is_complex()
+    return any(is_complex(each.meta.get("val")) for each in (node, *node.all_input_nodes))
 
 
 def _has_tensor(value: Any) -> bool:
@@ -244,7 +238,7 @@ class Importer:
         if converter is None:
             raise UnsupportedOperatorError(f"no converter for {name}{' of complex numbers' if of_complex else ''}")
         arguments = (argument.meta.get("val") if isinstance(argument, fx.Node) else None for argument in node.args)
-        seen = Node(label_of(node), value, self.sizes, self._runtime_sizes, [*map(_is_complex, arguments)])
+        seen = Node(label_of(node), value, self.sizes, self._runtime_sizes, [*arguments])
         given = self._arguments(node, scope)
         if (
             torch.Tag.pointwise in getattr(node.target, "tags", ())

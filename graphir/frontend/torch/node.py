@@ -27,7 +27,7 @@ class Node:
     Attributes:
         label: the overload's name, the node's, and the line of the program, for errors.
         value: what PyTorch knows of the result: a tensor without elements, or a sequence of them.
-        complex_arguments: for each argument whether it is a tensor of complex numbers.
+        arguments: for each argument that is a node's result what PyTorch knows of it, as of the result; else None.
     """
 
     def __init__(
@@ -36,13 +36,17 @@ class Node:
         value: Any,
         sizes: Sizes,
         runtime_sizes: RuntimeSizes,
-        complex_arguments: Sequence[bool] = (),
+        arguments: Sequence[Any] = (),
     ) -> None:
         self.label = label
         self.value = value
-        self.complex_arguments = complex_arguments
+        self.arguments = arguments
         self._sizes = sizes
         self._runtime_sizes = runtime_sizes
+
+    def dims(self, sizes: Sequence[Any]) -> list[Dim]:
+        """Return sizes or strides of PyTorch's as dimensions."""
+        return [self._sizes.dim(size) for size in sizes]
 
     # The result.
 
@@ -51,7 +55,12 @@ class Node:
         value = self.value if number is None else self.value[number]
         if isinstance(value, (list, tuple)):
             value = value[0]
-        return stored_type(value, [self._sizes.dim(size) for size in value.shape])
+        return stored_type(value, self.dims(value.shape))
+
+    @property
+    def complex_arguments(self) -> list[bool]:
+        """For each argument whether it is a tensor of complex numbers."""
+        return [*map(is_complex, self.arguments)]
 
     @property
     def is_complex(self) -> bool:
@@ -116,6 +125,13 @@ class Node:
     def unsupported(self, what: str) -> UnsupportedOperatorError:
         """Return an error about something unsupported in the overload."""
         return UnsupportedOperatorError(f"{self.label}: {what} is not supported")
+
+
+def is_complex(value: Any) -> bool:
+    """Return whether a value, or one of several, is a tensor of complex numbers."""
+    if isinstance(value, (list, tuple)):
+        return any(map(is_complex, value))
+    return isinstance(value, torch.Tensor) and value.is_complex()
 
 
 def cast_to(x: Expr, dtype: DataType) -> Expr:

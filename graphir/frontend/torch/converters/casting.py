@@ -171,6 +171,14 @@ def linspace(node: Node, start: Any, stop: Any, steps: int, *_: Any) -> Expr:
     return const(numbers.astype(node.dtype.numpy))
 
 
+@converter("aten.tril_indices.default", "aten.triu_indices.default")
+def triangle_indices(node: Node, rows: int, columns: int, offset: int, *_: Any) -> Expr:
+    """Return the rows and the columns of the elements on one side of a diagonal."""
+    shape = (node.number(rows, "a number of rows"), node.number(columns, "a number of columns"))
+    side = np.tril if node.label.startswith("aten.tril") else np.triu
+    return const(np.stack(np.nonzero(side(np.ones(shape, bool), offset))).astype(node.dtype.numpy))
+
+
 @converter("aten.eye.default", "aten.eye.m")
 def eye(node: Node, *_: Any) -> Expr:
     """Return ones on the diagonal of zeros."""

@@ -140,9 +140,12 @@ def _register_binary(overload: str, name: str) -> None:
 
     convert.__qualname__ = f"binary_{overload}"
     suffixes = _OVERLOADS.get(overload, ("Tensor", "Scalar", "Scalar_Tensor"))
+    names = [f"aten.{overload}.{suffix}" for suffix in suffixes]
     if "shift" in overload:
-        suffixes = ("Tensor", "Tensor_Scalar", "Scalar_Tensor")
-    converter(*(f"aten.{overload}.{suffix}" for suffix in suffixes))(convert)
+        alias = "__lshift__" if "left" in overload else "__rshift__"
+        names = [f"aten.{overload}.{suffix}" for suffix in ("Tensor", "Tensor_Scalar", "Scalar_Tensor")]
+        names += [f"aten.{alias}.{suffix}" for suffix in ("Tensor", "Scalar")]
+    converter(*names)(convert)
 
 
 #: What arithmetic of bools means.

@@ -9,7 +9,6 @@ from tilewright.graphir.dims import Dim
 from tilewright.graphir.expr import Expr, TupleGetItem, as_expr
 from tilewright.graphir.frontend.runtime_sizes import as_number
 from tilewright.graphir.frontend.torch.converters.places import scattered
-from tilewright.graphir.frontend.torch.converters.shapes import strided_places
 from tilewright.graphir.frontend.torch.node import Node, axis_places, cast_to, dtype_of, reshaped, shape_of
 from tilewright.graphir.frontend.torch.registry import converter
 from tilewright.graphir.op import get_operator
@@ -364,13 +363,3 @@ def index_reduce(node: Node, x: Expr, dim: int, index: Expr, source: Expr, reduc
         return _slices_scattered(node, base, dim, index, node.tensor(values), reduction)
 
     return _combined(node, x, source, reduce, include_self, scattered)
-
-
-@converter("aten.as_strided_scatter.default")
-def as_strided_scatter(
-    node: Node, x: Expr, source: Expr, size: Sequence[Dim], stride: Sequence[Dim], offset: Any
-) -> Expr:
-    """Replace elements of a contiguous tensor at places that are sums of strides."""
-    places = reshape(strided_places(size, stride, offset), newshape=(-1,))
-    flat, values = reshape(x, newshape=(-1,)), reshape(node.tensor(source), newshape=(-1,))
-    return reshaped(get_operator("scatter_elements")(flat, places, values, axis=0), shape_of(x))

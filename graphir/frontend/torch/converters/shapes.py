@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tilewright.graphir.dims import Dim, dim_equal, never_negative, product, simplify
+from tilewright.graphir.dims import Dim, dim_equal, never_negative, simplify
 from tilewright.graphir.expr import Expr
 from tilewright.graphir.frontend.runtime_sizes import as_number
 from tilewright.graphir.frontend.torch.node import Node, axis_places, dtype_of, reshaped, shape_of, with_shape
@@ -286,20 +286,6 @@ def _widths(x: Expr, pad: Sequence[Dim]) -> list[tuple[Dim, Dim]]:
     return [(0, 0)] * (len(shape_of(x)) - len(pairs)) + pairs[::-1]
 
 
-@converter("aten.as_strided.default", "aten.as_strided_copy.default")
-def as_strided(node: Node, x: Expr, size: Sequence[Dim], stride: Sequence[Dim], offset: Any) -> Expr:
-    """Read elements of a contiguous tensor at places that are sums of strides."""
-    return take(reshape(x, newshape=(-1,)), strided_places(size, stride, offset), axis=0)
-
-
-def strided_places(size: Sequence[Dim], stride: Sequence[Dim], offset: Any) -> Expr:
-    """Return the place in memory of each element of a tensor of these sizes and strides."""
-    place = as_number(0 if offset is None else offset)
-    for axis, (extent, step) in enumerate(zip(size, stride, strict=True)):
-        place = add(place, multiply(axis_places(extent, len(size) - axis - 1), as_number(step)))
-    return get_operator("broadcast_to")(place, shape=tuple(size))
-
-
 @converter("aten.unfold.default", "aten.unfold_copy.default")
 def unfold(node: Node, x: Expr, dim: int, size: int, step: int) -> Expr:
     """Return windows along an axis; their elements are the last axis."""
@@ -322,14 +308,3 @@ def move_axes(node: Node, x: Expr, source: Any, destination: Any) -> Expr:
     order = dict(zip(new, old, strict=True))
     rest = iter(axis for axis in range(rank) if axis not in old)
     return transpose(x, axes=tuple(order[axis] if axis in order else next(rest) for axis in range(rank))) if rank else x
-
-
-@converter("aten.resize.default")
-def resize(node: Node, x: Expr, size: Sequence[Dim], *_: Any) -> Expr:
-    """Return the first elements in another shape."""
-    count = product(node.shape)
-    flat = reshape(x, newshape=(-1,))
-    known = shape_of(flat)[0]
-    if not (isinstance(count, int) and isinstance(known, int) and count <= known):
-        raise node.unsupported("a size of more elements")
-    return reshape(get_operator("slice")(flat, begin=(0,), end=(count,), axes=(0,)), newshape=node.shape)
