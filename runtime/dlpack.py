@@ -92,7 +92,9 @@ def _narrow(value: Any) -> np.ndarray[Any, Any] | None:
         "data": (tensor.data + tensor.byte_offset, False),
         "strides": tuple(size * step for step in tensor.strides[: tensor.ndim]) if tensor.strides else None,
     }
-    return np.asarray(_Memory(capsule, interface)).view(dtype)
+    bits: np.ndarray[Any, Any] = np.asarray(_Memory(capsule, interface))
+    found: np.ndarray[Any, Any] = bits.view(dtype)
+    return found
 
 
 _address = ctypes.pythonapi.PyCapsule_GetPointer

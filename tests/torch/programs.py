@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,17 @@ from torch.utils import _pytree as pytree
 
 import tilewright as tw
 from tilewright.graphir.frontend.torch.tensors import as_array
+
+
+class Program(nn.Module):
+    """A function as a module."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *args: Any) -> Any:
+        return self.function(*args)
 
 
 def exported(module: nn.Module, args: Sequence[Any], dynamic: Any = None) -> torch.export.ExportedProgram:

@@ -192,6 +192,12 @@ def test_quantized_tensors_are_refused_by_their_type() -> None:
         tensors.as_array(table)
 
 
+def test_what_pytorch_cannot_decompose_is_refused() -> None:
+    with pytest.raises(UnsupportedOperatorError, match="PyTorch cannot decompose the program") as caught:
+        imported(lambda x: x.t_() + x, torch.ones(2, 3))
+    assert isinstance(caught.value.__cause__, AssertionError)
+
+
 def test_what_is_no_program_is_refused() -> None:
     with pytest.raises(InputError, match=r"expected a torch\.export\.ExportedProgram, found Linear"):
         tw.from_exported(torch.nn.Linear(1, 1))

@@ -19,21 +19,10 @@ from tilewright.tensorir.errors import InputError  # noqa: E402
 Shape = tuple[int, ...]
 
 
-class Program(torch.nn.Module):
-    """A function of one tensor as a module."""
-
-    def __init__(self, function: Callable[[Any], Any]) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, x: Any) -> Any:
-        return self.function(x)
-
-
 def built(function: Callable[[Any], Any], shape: Shape, axes: tuple[int, ...]) -> tw.Executable:
     """Export a function for any extents of these axes, and build it."""
-    dynamic = (dict.fromkeys(axes, torch.export.Dim.AUTO),)
-    return tw.build(tw.from_exported(programs.exported(Program(function), [values(shape)], dynamic)))
+    dynamic = ((dict.fromkeys(axes, torch.export.Dim.AUTO),),)
+    return tw.build(tw.from_exported(programs.exported(programs.Program(function), [values(shape)], dynamic)))
 
 
 def values(shape: Shape) -> torch.Tensor:

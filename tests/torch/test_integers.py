@@ -17,17 +17,6 @@ from tilewright import graphir as gi  # noqa: E402
 TYPES = ("int64", "int32", "int8", "uint8")
 
 
-class Program(torch.nn.Module):
-    """A function as a module."""
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, *args: Any) -> Any:
-        return self.function(*args)
-
-
 def numbers(dtype: str) -> tuple[torch.Tensor, torch.Tensor]:
     """Return a matrix and a row of numbers small and great, zeros among them."""
     limits, rng = np.iinfo(dtype), np.random.default_rng(0)
@@ -45,19 +34,19 @@ def numbers(dtype: str) -> tuple[torch.Tensor, torch.Tensor]:
 )
 def test_integers_agree(function: Callable[..., Any], dtype: str) -> None:
     args = numbers(dtype)
-    found = gi.evaluate(tw.from_exported(programs.exported(Program(function), args)), *map(np.asarray, args))
+    found = gi.evaluate(tw.from_exported(programs.exported(programs.Program(function), args)), *map(np.asarray, args))
     np.testing.assert_array_equal(found, function(*args).numpy())
 
 
 def test_the_greatest_divisor_of_the_least_number_is_that_of_pytorch() -> None:
     x, y = torch.tensor([-(2**63), -(2**63), 0, 12]), torch.tensor([103, 0, -(2**63), -(2**63)])
-    model = tw.build(tw.from_exported(programs.exported(Program(torch.gcd), (x, y))))
+    model = tw.build(tw.from_exported(programs.exported(programs.Program(torch.gcd), (x, y))))
     np.testing.assert_array_equal(model(x, y), torch.gcd(x, y).numpy())
 
 
 @pytest.mark.parametrize("function", [torch.tril_indices, torch.triu_indices])
 @pytest.mark.parametrize(("rows", "columns", "offset"), [(5, 7, 0), (5, 3, -1), (4, 6, 2), (0, 3, 0)])
 def test_the_places_of_a_triangle_agree(function: Callable[..., Any], rows: int, columns: int, offset: int) -> None:
-    program = Program(lambda x: function(rows, columns, offset, dtype=torch.int32) + x)
+    program = programs.Program(lambda x: function(rows, columns, offset, dtype=torch.int32) + x)
     found = gi.evaluate(tw.from_exported(programs.exported(program, [torch.tensor(1)])), np.asarray(1))
     np.testing.assert_array_equal(found, program(torch.tensor(1)).numpy())

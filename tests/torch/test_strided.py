@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -16,17 +13,6 @@ from tests.torch.compiling import compile_  # noqa: E402
 from tilewright.tensorir.errors import UnsupportedOperatorError  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("fresh")
-
-
-class Program(torch.nn.Module):
-    """A function of one tensor as a module."""
-
-    def __init__(self, function: Callable[[Any], Any]) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, x: Any) -> Any:
-        return self.function(x)
 
 
 def values(*shape: int) -> torch.Tensor:
@@ -55,7 +41,7 @@ def test_elements_are_read_where_they_lie_in_memory(name: str) -> None:
     function, x = INSIDE[name]
     compiled = compile_(function, fullgraph=name != "resized", options={"fallback": False})  # Dynamo knows no resize_
     assert torch.equal(compiled(x), function(x))
-    found = tw.build(tw.from_exported(programs.exported(Program(function), [x])))(x)
+    found = tw.build(tw.from_exported(programs.exported(programs.Program(function), [x])))(x)
     np.testing.assert_array_equal(found, function(x).numpy())
 
 
@@ -74,4 +60,4 @@ def test_memory_outside_the_tensor_is_left_to_pytorch(name: str) -> None:
     function, x = OUTSIDE[name]
     assert torch.equal(torch.compile(function, backend="tilewright")(x), function(x))
     with pytest.raises(UnsupportedOperatorError, match="memory outside the tensor"):
-        tw.from_exported(programs.exported(Program(function), [x]))
+        tw.from_exported(programs.exported(programs.Program(function), [x]))

@@ -72,12 +72,15 @@ def from_exported(program: ExportedProgram) -> IRModule:
         InputError: it is no exported program.
         UnsupportedOperatorError: some overloads have no converter; the message lists all of them, with their nodes and
             the lines of the program that they come from. Or it has quantized or sparse tensors, or tensors
-            that are not in the memory of the processor.
+            that are not in the memory of the processor. Or PyTorch cannot decompose it.
     """
     if not isinstance(program, ExportedProgram):
         raise InputError(f"expected a torch.export.ExportedProgram, found {type(program).__name__}")
     orders = _orders(program)
-    program = program.run_decompositions(export_table())
+    try:
+        program = program.run_decompositions(export_table())
+    except Exception as error:  # PyTorch's own, as where the program transposes an input in place
+        raise UnsupportedOperatorError(f"PyTorch cannot decompose the program: {error}") from error
     checks = take_checks(program.graph_module)
     check_overloads(program.graph)
     return _Exported(program, checks, orders).module()

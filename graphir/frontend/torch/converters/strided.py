@@ -78,7 +78,7 @@ class _Memory:
                 raise self.node.unsupported("memory of symbolic sizes and with gaps")
             return _strided(size, stride, first)
         wanted = _places(size, stride) + first
-        own = np.arange(int(product(self.shape))) if self.is_full else _places(self.shape, self.strides).reshape(-1)
+        own = _places(self.shape, self.strides).reshape(-1)
         known, numbers = np.unique(own, return_index=True)  # of repeated elements the first
         if not np.isin(wanted, known).all():
             raise self.node.unsupported("memory outside the tensor")
