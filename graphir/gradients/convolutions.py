@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tilewright.graphir.base import call_operator
-from tilewright.graphir.dims import Dim, dim_equal, product, simplify
+from tilewright.graphir.dims import Dim, dim_equal, format_shape, product, shape_equal, simplify
 from tilewright.graphir.expr import Call, Expr
 from tilewright.graphir.gradient import register_gradient, unsupported
 from tilewright.graphir.gradients.common import reshaped, zeros_like
@@ -39,8 +39,8 @@ def convolution(call: Call, cotangent: Expr) -> Sequence[Expr | None]:
     x, w, g = [to_layout(*each) for each in zip((data, weight, cotangent), layouts, plain, strict=True)]
     rank = len(attrs.strides)
     window = w.shape[2:]
-    if not all(isinstance(size, int) for size in window):
-        raise unsupported(call, f"a window of {' x '.join(map(str, window))}")
+    if not all(isinstance(size, int) for size in w.shape[1:]):
+        raise unsupported(call, f"a convolution with a weight of the shape {format_shape(w.shape)}")
     by_data = spread_by_weight(g, x, w, attrs)
     by_weight = window_products(g, x, attrs, attrs.padding[:rank], [int(size) for size in window])  # type: ignore[arg-type]
     return [
@@ -125,7 +125,10 @@ def strided(x: Expr, begin: Sequence[int], strides: Sequence[int], places: Seque
         simplify(first + (count - 1) * stride + 1) for first, stride, count in zip(begin, strides, places, strict=True)
     ]
     axes = tuple(range(x.ndim - len(places), x.ndim))
-    return calls.slice(x, begin=tuple(begin), end=tuple(ends), strides=tuple(strides), axes=axes)
+    found = calls.slice(x, begin=tuple(begin), end=tuple(ends), strides=tuple(strides), axes=axes)
+    wanted = (*x.shape[: axes[0]], *places)
+    # That a window fits, so that their number is not negative, is known where the number was made.
+    return found if shape_equal(found.shape, wanted) else call_operator("match_shape", found, shape=wanted)
 
 
 @register_gradient("nn.conv_transpose")

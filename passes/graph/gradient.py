@@ -34,6 +34,7 @@ from typing import Any, overload
 
 import numpy as np
 
+from tilewright.graphir.dims import symbols_of
 from tilewright.graphir.expr import Constant, Expr, Function, GlobalVar, Tuple, Var
 from tilewright.graphir.module import IRModule
 from tilewright.graphir.types import TensorType, TupleType
@@ -52,7 +53,12 @@ from tilewright.passes.graph.reverse_mode import (
     zeros,
 )
 from tilewright.passes.registry import register_pass
-from tilewright.tensorir.errors import ArgumentTypeError, ArgumentValueError, TypeInferenceError
+from tilewright.tensorir.errors import (
+    ArgumentTypeError,
+    ArgumentValueError,
+    TypeInferenceError,
+    UnsupportedOperatorError,
+)
 
 #: A parameter to differentiate by, or several: their names, or themselves.
 Parameters = str | Var | Iterable[str | Var] | None
@@ -86,7 +92,7 @@ def grad(source: Function | IRModule, wrt: Parameters = None, *, cotangents: boo
         ValueError: ``wrt`` names no parameter of the function, or one twice.
         TypeInferenceError: a parameter of ``wrt`` does not hold floats, or the result is no scalar of floats.
         UnsupportedOperatorError: an operator on the way from the parameters to the result has no gradient; the message
-            lists all of them.
+            lists all of them. Or the size of a result that takes a cotangent is known only when the program runs.
     """
     if isinstance(source, Function):
         found = Gradient(wrt, cotangents)(IRModule({"main": source}))["main"]
@@ -168,8 +174,14 @@ def _differentiated(function: Function, variables: Sequence[Var], cotangents: bo
     given: Given = {}
     if cotangents:
         taken = {param.name for param in function.params}
+        known = _symbols(function.params)
         for number, result in enumerate(results):
             if is_smooth(result.type):
+                if _symbols([result]) - known:
+                    raise UnsupportedOperatorError(
+                        f"grad: result {number}: expected sizes that follow from those of the parameters, for a "
+                        f"cotangent of them, found {result.type}"
+                    )
                 params.append(_cotangent_of(result, f"cotangent_{number}" if several else "cotangent", taken))
                 given.setdefault(result, Cotangent()).terms.append(params[-1])
     else:
@@ -185,6 +197,10 @@ def _differentiated(function: Function, variables: Sequence[Var], cotangents: bo
     ReverseMode(whole, roots, variables).run(given)
     gradients = [given[var].total(var.type) if var in given else zeros(var.type) for var in variables]
     return Function((*function.params, *params), Tuple([*results, *gradients]))
+
+
+def _symbols(values: Iterable[Expr]) -> set[Any]:
+    return {each for value in values if isinstance(value.type, TensorType) for each in symbols_of(value.type.shape)}
 
 
 def _cotangent_of(result: Expr, name: str, taken: set[str]) -> Var:

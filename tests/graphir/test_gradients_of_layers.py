@@ -40,6 +40,12 @@ def test_determinants_of_singular_matrices(rows: list[list[float]]) -> None:
     np.testing.assert_allclose(found, cofactors, atol=1e-12)
 
 
+@pytest.mark.parametrize("strides", [(1, 1), (2, 3)])
+def test_windows_without_padding_over_images_of_any_size(strides: tuple[int, int]) -> None:
+    check(op("nn.conv2d", strides=strides), (2, 3, "n", "m"), (2, 3, 2, 3))
+    check(op("nn.lp_pool", pool_size=(3, 2), strides=strides, p=2.0), (2, 3, "n", "m"))
+
+
 @pytest.mark.parametrize("mode", ["linear", "circular"])
 def test_runs_that_are_written(mode: str) -> None:
     starts = gi.const(np.array([2, 0, -1]))

@@ -15,7 +15,11 @@ from tilewright.graphir.gradient import register_composition, register_gradient
 @pytest.mark.parametrize(
     ("build", "shapes", "message"),
     [
-        (lambda x: gi.broadcast_to(x, shape=("k", 3)), [("n", 3)], "it is not known whether dimension 0 is 1"),
+        (
+            lambda x, y: y + gi.broadcast_to(x, shape=("k", 3)),
+            [("n", 3), ("k", 3)],
+            "it is not known whether dimension 0 is 1",
+        ),
         (lambda x: x[::2], [("n", 3)], "slice: no gradient of a slice in steps of 2"),
         (lambda x: gi.pad(x, pad_width=((1, 1),), mode="edge"), [("n",)], "pad: no gradient of a padding of 1 and 1"),
         (lambda x: gi.nn.resize(x, size=(5,), method="linear"), [("n",)], "no gradient of a resize of n elements to 5"),
@@ -38,6 +42,11 @@ from tilewright.graphir.gradient import register_composition, register_gradient
             lambda x, w: gi.nn.conv1d(x, w, pad_value=1.0),
             [(1, 2, 5), (3, 2, 3)],
             "no gradient of a convolution in the layouts NCW, OIW, NCW",
+        ),
+        (
+            gi.nn.conv1d,
+            [(1, "c", 5), (3, "c", 3)],
+            "nn.conv1d: no gradient of a convolution with a weight of the shape",
         ),
         (lambda x: gi.nn.avg_pool(x, (2,), layout="NCW2c"), [(1, 2, 5, 2)], "no gradient of a tensor in layout NCW2c"),
         (lambda x: gi.nn.lp_pool(x, (2,), ceil_mode=True), [(1, 2, 5)], "windows over 1 dimensions with ceil_mode"),

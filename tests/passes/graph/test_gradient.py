@@ -259,6 +259,14 @@ def test_results_that_are_no_scalars() -> None:
         tw.grad(x * 2.0)  # type: ignore[call-overload]
 
 
+def test_a_result_whose_size_depends_on_data_takes_no_cotangent() -> None:
+    x = vector()
+    places = gi.cast(gi.nonzero(x), dtype="float32")
+    with pytest.raises(NotImplementedError, match="result 1: expected sizes that follow from those of the parameters"):
+        tw.grad(gi.Function([x], [x * 2.0, places]), cotangents=True)
+    assert len(gradients(gi.Function([x], [gi.sum(x), places]), VECTOR)) == 3
+
+
 def test_all_operators_without_gradients_are_listed_with_their_places() -> None:
     x = gi.var("x", shape=(3, 3))
     count = gi.var("count", shape=(), dtype="int64")
