@@ -53,6 +53,8 @@ def products(x: torch.Tensor) -> torch.Tensor:
         (powers, (2, 4, 16, 16), (2, 3), (2, 4, 9, 10), (2, 4, 9, 12)),
         (products, (2, 4, 16, 16), (2, 3), (2, 4, 9, 10), (2, 4, 9, 12)),
         (lambda x: F.group_norm(x, 2), (2, 4, 6), (0, 1), (1, 6, 6), (1, 5, 6)),
+        (lambda x: F.channel_shuffle(x, 2), (2, 4, 6), (0, 1, 2), (1, 6, 5), (1, 5, 6)),
+        (lambda x: F.pixel_shuffle(x, 2), (2, 4, 3, 5), (1, 2, 3), (2, 8, 4, 3), (2, 6, 4, 3)),
     ],
 )
 def test_sizes_that_must_be_equal_are_checked_by_a_call(

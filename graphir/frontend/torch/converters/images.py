@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tilewright.graphir.dims import Dim
+from tilewright.graphir.dims import Dim, simplify
 from tilewright.graphir.expr import Expr
 from tilewright.graphir.frontend.torch.converters.axis_maps import resized_plane
 from tilewright.graphir.frontend.torch.node import Node, reshaped, shape_of
 from tilewright.graphir.frontend.torch.registry import converter
 from tilewright.graphir.op import get_operator
-from tilewright.graphir.ops.calls import reshape, transpose
+from tilewright.graphir.ops.calls import transpose
 from tilewright.graphir.vjp import vjp
 
 _RANKS = {"1d": 1, "2d": 2, "3d": 3}
@@ -121,8 +121,8 @@ def grid_sample_backward(
 def pixel_shuffle(node: Node, x: Expr, factor: int) -> Expr:
     """Move blocks of channels to blocks of pixels."""
     *before, channels, height, width = shape_of(x)
-    deep = channels // (factor * factor)
-    parts = reshape(x, newshape=(*before, deep, factor, factor, height, width))
+    deep = simplify(channels // (factor * factor))
+    parts = reshaped(x, (*before, deep, factor, factor, height, width))
     n = len(before)
     moved = transpose(parts, axes=(*range(n), n, n + 3, n + 1, n + 4, n + 2))
     return reshaped(moved, node.shape)
@@ -144,6 +144,6 @@ def pixel_unshuffle(node: Node, x: Expr, factor: int) -> Expr:
 def channel_shuffle(node: Node, x: Expr, groups: int) -> Expr:
     """Exchange groups of channels and channels of a group."""
     batch, channels, *space = shape_of(x)
-    parts = reshape(x, newshape=(batch, groups, channels // groups, *space))
+    parts = reshaped(x, (batch, groups, simplify(channels // groups), *space))
     moved = transpose(parts, axes=(0, 2, 1, *range(3, 3 + len(space))))
     return reshaped(moved, node.shape)
