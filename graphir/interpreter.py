@@ -46,6 +46,9 @@ Compute = Callable[[Call, Sequence[Any], Any], Any]
 def reference_of(call: Call, args: Sequence[Any], attrs: Any) -> Any:
     """Compute an operator by its NumPy reference."""
     assert isinstance(call.op, Operator)
+    if call.op.reads_bits:
+        types = [arg.tensor_type.dtype.numpy for arg in call.args]
+        args = [np.asarray(value).astype(dtype, copy=False) for value, dtype in zip(args, types, strict=True)]
     return call.op.reference(args, attrs)
 
 

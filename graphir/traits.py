@@ -61,6 +61,8 @@ class Traits:
     #: Whether each element of the result is one of an argument's, which are moved, repeated or left out whatever their
     #: values; ``reference`` works on arrays of objects as well.
     moves_elements: ClassVar[bool] = False
+    #: Whether results depend on how elements are stored, so that a reference needs arguments of the very types.
+    reads_bits: ClassVar[bool] = False
 
     # Algebra on the operator itself, exact to the last bit (SimplifyExpr).
 

@@ -135,6 +135,8 @@ def strided(x: Expr, begin: Sequence[int], strides: Sequence[int], places: Seque
 def transposed(call: Call, cotangent: Expr) -> Sequence[Expr | None]:
     """Convolve the cotangents with the weight for the data; for the weight, data and cotangents exchange roles."""
     data, weight = call.args
+    if any(isinstance(size, int) and size == 0 for size in data.shape):
+        return zeros_like(data), zeros_like(weight)
     rank = data.ndim - 2
     attrs = call.attrs.for_rank(rank)
     moves = {"strides": attrs.strides, "dilation": attrs.dilation}

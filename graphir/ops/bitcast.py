@@ -33,6 +33,7 @@ class bitcast(Operator):
     name = "bitcast"
     arguments = ("x",)
     kind = "elementwise"
+    reads_bits = True
     Attrs = BitcastAttrs
 
     def infer_type(self, args: Sequence[TensorType], attrs: BitcastAttrs) -> TensorType:

@@ -340,6 +340,7 @@ CONVOLUTIONS = [
     ("nn.conv2d", {"data_layout": "NHWC", "kernel_layout": "HWIO"}, [(2, 4, 5, 2), (3, 3, 2, 3)]),
     ("nn.conv3d", {"padding": 1, "strides": (1, 2, 1)}, [(1, 2, 3, 4, 3), (2, 2, 2, 3, 2)]),
     ("nn.conv_transpose", {}, [("n", 3, 4), (3, 2, 3)]),
+    ("nn.conv_transpose", {}, [("n", 3, 0), (3, 2, 3)]),
     ("nn.conv_transpose", {"strides": 2, "padding": 1, "output_padding": 1}, [(2, 3, 3, 4), (3, 2, 3, 3)]),
     ("nn.conv_transpose", {"groups": 2, "dilation": 2, "padding": (0, 1)}, [(1, 4, 3, 3), (4, 2, 2, 3)]),
 ]

@@ -68,6 +68,14 @@ def test_float64_computes_all_floats_in_float64():
     np.testing.assert_array_equal(wide, VALUES.astype(np.float64) / 3)
 
 
+def test_bits_are_those_of_the_graphs_type_where_floats_are_computed_in_float64() -> None:
+    x = gi.var("x", shape=(3,), dtype="bfloat16")
+    function = gi.Function([x], [gi.bitcast(x * 2.0, dtype="uint16"), gi.bitcast(x, dtype="bfloat16")])
+    bits, same = gi.evaluate(function, np.array([1, 1.5, -2]), dtype="float64")
+    np.testing.assert_array_equal(bits, np.array([0x4000, 0x4040, 0xC080], np.uint16))
+    np.testing.assert_array_equal(same, [1, 1.5, -2])
+
+
 @pytest.mark.parametrize(
     ("inputs", "message"),
     [
