@@ -235,6 +235,7 @@ class encode(Operator):
     name = "encode"
     arguments = ("x",)
     kind = "elementwise"
+    reads_bits = True
     Attrs = EncodeAttrs
 
     def infer_type(self, args: Sequence[TensorType], attrs: EncodeAttrs) -> TensorType:

@@ -70,7 +70,8 @@ class _Weighted:
         size = max(float(np.abs(sides).max()), 1e-3)
         noise = abs(here) * 1e-9
         bent = abs(central[0] - central[1]) > 1e-3 * size or np.ptp(sides[1]) > 1e-3 * size + noise
-        if not np.isfinite(sides).all() or bent or np.ptp(sides[2]) > 1e-3 * size + 10 * noise:
+        steep = size > 1e8  # such as a staircase of great numbers, whose steps are too short to be seen
+        if not np.isfinite(sides).all() or steep or bent or np.ptp(sides[2]) > 1e-3 * size + 10 * noise:
             reject()
         return float(central[1]), size + noise
 

@@ -74,6 +74,9 @@ def test_bits_are_those_of_the_graphs_type_where_floats_are_computed_in_float64(
     bits, same = gi.evaluate(function, np.array([1, 1.5, -2]), dtype="float64")
     np.testing.assert_array_equal(bits, np.array([0x4000, 0x4040, 0xC080], np.uint16))
     np.testing.assert_array_equal(same, [1, 1.5, -2])
+    y = gi.var("y", shape=(2,))
+    scales = gi.evaluate(gi.Function([y], gi.decode(gi.encode(y, dtype="float8_e8m0fnu"))), [1.0, 8.0], dtype="float64")
+    np.testing.assert_array_equal(scales, [1, 8])
 
 
 @pytest.mark.parametrize(
