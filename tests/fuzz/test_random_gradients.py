@@ -20,8 +20,9 @@ from tilewright.tensorir.errors import TilewrightError, UnsupportedOperatorError
 #: a kink or a pole nearby, and there is no gradient to compare with.
 STEPS = (1e-4, 1e-5, 1e-6)
 
-#: Operators with gradients that differences do not show: none, by their meaning, or all of several equal choices.
-LEFT_OUT = ("stop_gradient", "scatter_nd", "scatter_elements", "tensor_scatter", "nn.max_unpool")
+#: Operators with gradients that differences do not show: none, by their meaning; all of several equal choices; or those
+#: of other roundings, where sines that are 0 but for their rounding are normalized.
+LEFT_OUT = ("stop_gradient", "scatter_nd", "scatter_elements", "tensor_scatter", "nn.max_unpool", "dft", "stft")
 
 
 def _is_float(value: gi.Expr) -> bool:

@@ -50,3 +50,22 @@ def test_the_places_of_a_triangle_agree(function: Callable[..., Any], rows: int,
     program = programs.Program(lambda x: function(rows, columns, offset, dtype=torch.int32) + x)
     found = gi.evaluate(tw.from_exported(programs.exported(program, [torch.tensor(1)])), np.asarray(1))
     np.testing.assert_array_equal(found, program(torch.tensor(1)).numpy())
+
+
+@pytest.mark.parametrize("minlength", [0, 9])
+@pytest.mark.parametrize("weights", [None, "float32", "int32"])
+def test_numbers_are_counted_to_the_greatest(minlength: int, weights: str | None) -> None:
+    def function(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        return torch.bincount(x, None if weights is None else w, minlength=minlength) * 2
+
+    w = torch.arange(6).to(getattr(torch, weights or "float32"))
+    model = tw.build(tw.from_exported(programs.exported(programs.Program(function), (torch.arange(6), w))))
+    for x in (torch.tensor([1, 4, 1, 0, 4, 4]), torch.tensor([12, 0, 0, 3, 12, 1])):
+        np.testing.assert_array_equal(model(x, w), function(x, w).numpy())
+
+
+def test_no_numbers_have_no_counts() -> None:
+    for least in (0, 3):
+        program = programs.Program(lambda x, least=least: torch.bincount(x, minlength=least))
+        model = tw.build(tw.from_exported(programs.exported(program, [torch.zeros(0, dtype=torch.int64)])))
+        assert model(np.zeros(0, np.int64)).tolist() == [0] * least

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tilewright.graphir.dims import simplify
+from tilewright.graphir.dims import Dim, simplify
 from tilewright.graphir.expr import Expr, TupleGetItem
 from tilewright.graphir.frontend.runtime_sizes import as_number
 from tilewright.graphir.frontend.torch.converters.indexing import ordered
@@ -25,6 +25,7 @@ from tilewright.graphir.ops.calls import (
     where,
 )
 from tilewright.graphir.ops.unique import unique
+from tilewright.graphir.runtime_sizes import with_runtime_size
 from tilewright.tensorir.dtype import INT64, DataType
 
 
@@ -179,6 +180,22 @@ def nonzero_static(node: Node, x: Expr, size: int, fill_value: int) -> Expr:
 
 
 # Histograms.
+
+
+@converter("aten.bincount.default")
+def bin_count(node: Node, x: Expr, weights: Expr | None, minlength: int) -> Expr:
+    """Count how often each number from 0 on occurs, or add the weights of its places; negative numbers, which PyTorch
+    refuses, count for nothing."""
+    numbers = cast_to(x, INT64)
+    greatest = get_operator("max")(numbers, initial=node.number(minlength, "a least length") - 1)
+    values = get_operator("ones_like")(numbers) if weights is None else cast_to(weights, node.dtype)
+
+    def counts(size: Dim) -> Expr:
+        empty = get_operator("zeros")(shape=(size,), dtype=node.dtype)
+        places = where(get_operator("less")(numbers, 0), as_number(size), numbers)  # no element has that place
+        return get_operator("scatter_elements")(empty, places, values, axis=0, reduction="add")
+
+    return with_runtime_size(get_operator("add")(greatest, 1), counts)
 
 
 def _counts(node: Node, x: Expr, bins: int, low: Expr, high: Expr, weight: Expr | None) -> Expr:
