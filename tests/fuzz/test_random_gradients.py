@@ -84,8 +84,8 @@ def test_gradients_of_random_graphs_agree_with_differences(model: Model) -> None
     assert isinstance(main, gi.Function)
     text = str(model.module)
     by = [param for param in main.params if _is_float(param)]
-    if not by or any(f"{name}(" in text for name in LEFT_OUT):
-        reject()
+    if not by or "float16" in text or any(f"{name}(" in text for name in LEFT_OUT):
+        reject()  # of half types the graph's own conversions round
     rng = np.random.default_rng(model.seed)
     inputs = _inputs(model, main, rng)
     way = [
@@ -107,10 +107,6 @@ def test_gradients_of_random_graphs_agree_with_differences(model: Model) -> None
     gradients = found[len(_fields(main.body)) :]
     assert [np.shape(gradient) for gradient in gradients] == [move.shape for move in way if move is not None]
     moves = [move for move in way if move is not None]
-    products = [gradient * move for gradient, move in zip(gradients, moves, strict=True)]
-    mine = float(sum(product.sum() for product in products))
-    tolerance = 2e-3 * size
-    if "float16" in text:  # gradients are sums of numbers that the graph's own conversions round
-        tolerance += 2**-7 * float(sum(np.abs(product).sum() for product in products))
+    mine = float(sum((gradient * move).sum() for gradient, move in zip(gradients, moves, strict=True)))
     # NaN is 0 * inf: of an element that no result depends on, at a place where the operator has no derivative.
-    assert np.isnan(mine) or abs(mine - slope) <= tolerance, f"{mine} by the gradient, {slope} by differences"
+    assert np.isnan(mine) or abs(mine - slope) <= 2e-3 * size, f"{mine} by the gradient, {slope} by differences"
