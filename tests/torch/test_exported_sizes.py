@@ -94,3 +94,16 @@ def test_windows_of_different_sizes_tile_images_of_any_size(size: Shape) -> None
     model = built(function, (2, 3, 13, 17), (0, 2, 3))
     for shape in ((3, 3, 7, 5), (1, 3, 20, 21), (1, 3, 3, 4)):
         assert_equal(model, function, values(shape))
+
+
+def test_means_of_windows_of_different_sizes_are_differentiated_for_images_of_any_size() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return F.adaptive_avg_pool2d(x * 2, (5, 2))
+
+    compiled = torch.compile(function, backend="tilewright", dynamic=True, options={"fallback": False})
+    for shape in ((2, 3, 13, 17), (1, 4, 7, 5)):
+        x, y = values(shape).requires_grad_(), values(shape).requires_grad_()
+        weights = torch.randn(*shape[:2], 5, 2)
+        (compiled(x) * weights).sum().backward()
+        (function(y) * weights).sum().backward()
+        torch.testing.assert_close(x.grad, y.grad)

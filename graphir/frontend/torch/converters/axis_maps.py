@@ -22,11 +22,13 @@ from tilewright.graphir.ops.calls import matmul, transpose
 Array = np.ndarray[Any, Any]
 
 
-def along(x: Expr, axis: int, matrix: Array) -> Expr:
+def along(x: Expr, axis: int, matrix: Array | Expr) -> Expr:
     """Multiply an axis, counted from the end, by a matrix: its rows are the elements of the axis."""
     axes = list(range(len(shape_of(x))))
     axes[axis], axes[-1] = axes[-1], axes[axis]
-    factor = const(np.ascontiguousarray(matrix).astype(dtype_of(x).numpy))
+    factor = matrix
+    if not isinstance(factor, Expr):
+        factor = const(np.ascontiguousarray(factor).astype(dtype_of(x).numpy))
     if axis == -1:
         return matmul(x, factor)
     return transpose(matmul(transpose(x, axes=tuple(axes)), factor), axes=tuple(axes))

@@ -9,11 +9,12 @@ import numpy as np
 from tilewright.graphir.dims import Dim, product, simplify
 from tilewright.graphir.expr import Expr, const
 from tilewright.graphir.frontend.torch.converters.axis_maps import along
-from tilewright.graphir.frontend.torch.converters.windows import rank_of, window_of
-from tilewright.graphir.frontend.torch.node import Node, dtype_of, reshaped, shape_of
+from tilewright.graphir.frontend.torch.converters.windows import rank_of, window_bounds, window_of
+from tilewright.graphir.frontend.torch.node import Node, axis_places, cast_to, dtype_of, reshaped, shape_of
 from tilewright.graphir.frontend.torch.registry import converter
 from tilewright.graphir.op import get_operator
-from tilewright.graphir.ops.calls import multiply, pad, reshape
+from tilewright.graphir.ops.calls import multiply, pad, reshape, where
+from tilewright.tensorir.dtype import DataType
 
 
 @converter(
@@ -88,17 +89,20 @@ def adaptive_avg_pool_backward(node: Node, grad: Expr, x: Expr) -> Expr:
     rank = rank_of(node)
     result = grad
     for n in range(-rank, 0):
-        size, count = shape_of(x)[n], shape_of(grad)[n]
-        if not (isinstance(size, int) and isinstance(count, int)):
-            raise node.unsupported(f"windows of different sizes over a symbolic size {size}")
-        result = along(result, n, _parts(size, count))
+        result = along(result, n, _parts(shape_of(x)[n], shape_of(grad)[n], dtype_of(x)))
     return result
 
 
-def _parts(size: int, count: int) -> np.ndarray[Any, Any]:
+def _parts(size: Dim, count: Dim, dtype: DataType) -> np.ndarray[Any, Any] | Expr:
     """Return for each of ``count`` windows over ``size`` elements the part of its mean that each element has."""
-    numbers = np.arange(count)
-    begin, end = numbers * size // count, -(-(numbers + 1) * size // count)
-    places = np.arange(size)
-    inside = (places >= begin[:, None]) & (places < end[:, None])
-    return inside / (end - begin)[:, None]
+    if isinstance(size, int) and isinstance(count, int):
+        numbers = np.arange(count)
+        begin, end = numbers * size // count, -(-(numbers + 1) * size // count)
+        places = np.arange(size)
+        inside = (places >= begin[:, None]) & (places < end[:, None])
+        return inside / (end - begin)[:, None]
+    first, last = window_bounds(size, count)
+    own = axis_places(size)
+    within = get_operator("logical_and")(get_operator("less_equal")(first, own), get_operator("less_equal")(own, last))
+    lengths = cast_to(get_operator("add")(get_operator("subtract")(last, first), 1), dtype)
+    return where(within, get_operator("divide")(1.0, lengths), 0.0)

@@ -315,11 +315,7 @@ def _window_places(space: Sequence[Dim], sizes: Sequence[Dim]) -> Expr:
     """Return the places in a channel of the elements of windows that share its axes: a row for each window."""
     result = get_operator("zeros")(shape=(1, 1), dtype=INT64)
     for extent, size in zip(space, sizes, strict=True):
-        # Window n is from floor(n * extent / size) to ceil((n + 1) * extent / size).
-        bounds = multiply(axis_places(size, 1), as_number(extent))
-        begin = get_operator("floor_divide")(bounds, as_number(size))
-        last = get_operator("add")(bounds, as_number(simplify(extent - 1)))
-        last = get_operator("floor_divide")(last, as_number(size))
+        begin, last = window_bounds(extent, size)
         longest = simplify((extent + size - 1) // size + 1)
         if isinstance(extent, int) and isinstance(size, int):
             longest = max((extent * (n + 1) + size - 1) // size - extent * n // size for n in range(size))
@@ -329,6 +325,15 @@ def _window_places(space: Sequence[Dim], sizes: Sequence[Dim]) -> Expr:
         joined = get_operator("add")(rows, reshape(own, newshape=(size, 1, longest)))
         result = reshape(joined, newshape=(product([count, size]), product([length, longest])))
     return result
+
+
+def window_bounds(extent: Dim, count: Dim) -> tuple[Expr, Expr]:
+    """Return the first and the last place of each of ``count`` windows that share an axis, as columns: window n is from
+    ``floor(n * extent / count)`` to ``ceil((n + 1) * extent / count)``."""
+    starts = multiply(axis_places(count, 1), as_number(extent))
+    ends = get_operator("add")(starts, as_number(simplify(extent - 1)))
+    first, last = (get_operator("floor_divide")(each, as_number(count)) for each in (starts, ends))
+    return first, last
 
 
 def _even_windows(x: Expr, sizes: Sequence[Dim], rank: int) -> tuple[int, ...] | None:
