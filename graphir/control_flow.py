@@ -11,7 +11,7 @@ from tilewright.graphir.base import Expr, FrozenExpr, new_fields
 from tilewright.graphir.node import child, children, node, note
 from tilewright.graphir.types import FuncType, TensorType, TupleType, Type
 from tilewright.tensorir.dtype import BOOL
-from tilewright.tensorir.errors import ArgumentValueError, TypeInferenceError
+from tilewright.tensorir.errors import TypeInferenceError
 
 
 @node
@@ -54,7 +54,6 @@ class Loop(FrozenExpr):
 
     Raises:
         TypeInferenceError: the types of state, condition and body do not fit.
-        ArgumentValueError: condition and body are functions of the same variables.
     """
 
     trip_count: Expr = child()
@@ -89,12 +88,6 @@ class Loop(FrozenExpr):
                 expected = FuncType(params, result)  # type: ignore[arg-type]
                 if function is not None and function.type is not None and function.type != expected:
                     raise TypeInferenceError(f"loop: {name}: expected {expected}, found {function.type}")
-        bound = {id(param) for param in getattr(body, "params", ())}
-        for param in getattr(condition, "params", ()):
-            if id(param) in bound:
-                raise ArgumentValueError(
-                    f"loop: expected a condition and a body with variables of their own, found %{param.name} in both"
-                )
         new_fields(
             self,
             trip_count=trip_count,

@@ -258,7 +258,9 @@ class _Linearizer:
             return self._emit_if(node, known, into)
         if isinstance(node, Loop):
             return self._emit_loop(node, known, into)
-        what = f"variable {node.name!r} that is not defined" if isinstance(node, Var) else type(node).__name__
+        what = type(node).__name__
+        if isinstance(node, Var):
+            what = f"variable {node.name!r} that is not defined here (each is bound by one function, and used in that)"
         raise CodegenError(f"the model holds a {what}; no code can be generated for it")
 
     def _callee(self, call: Call) -> object:
