@@ -17,19 +17,8 @@ from tilewright.graphir.visitor import post_order  # noqa: E402
 from tilewright.tensorir.errors import InputError, UnsupportedOperatorError  # noqa: E402
 
 
-class Function(torch.nn.Module):
-    """A function as a module."""
-
-    def __init__(self, function: Any) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, *args: Any) -> Any:
-        return self.function(*args)
-
-
 def imported(function: Any, *args: Any, dynamic: Any = None) -> gi.IRModule:
-    return tw.from_exported(programs.exported(Function(function), args, dynamic and (tuple(dynamic),)))
+    return tw.from_exported(programs.exported(programs.Program(function), args, dynamic and (tuple(dynamic),)))
 
 
 def constants(mod: gi.IRModule) -> list[gi.Constant]:
@@ -155,11 +144,12 @@ def test_integer_and_double_programs_agree() -> None:
 
 
 def test_one_error_names_all_unsupported_overloads_and_their_lines() -> None:
-    def function(x: torch.Tensor) -> torch.Tensor:
-        return torch.special.airy_ai(x) + torch.igamma(x, x)
+    class Unsupported(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.special.airy_ai(x) + torch.igamma(x, x)
 
     with pytest.raises(UnsupportedOperatorError) as caught:
-        imported(function, torch.rand(3))
+        tw.from_exported(programs.exported(Unsupported(), [torch.rand(3)]))
     message = str(caught.value)
     assert "aten.special_airy_ai.default" in message
     assert "aten.igamma.default" in message

@@ -55,6 +55,16 @@ def test_the_memory_of_any_size_is_read() -> None:
         assert torch.equal(compiled(x), function(x))
 
 
+def test_memory_behind_a_tensor_of_any_size_is_left_to_pytorch() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return x.as_strided((x.shape[0] + 1, x.shape[1]), (x.shape[1], 1)) * 1
+
+    compiled = torch.compile(function, backend="tilewright", dynamic=True)
+    for rows, columns in ((3, 5), (7, 2)):
+        x = values(rows + 1, columns)[:rows]
+        assert torch.equal(compiled(x), function(x))
+
+
 @pytest.mark.parametrize("name", OUTSIDE)
 def test_memory_outside_the_tensor_is_left_to_pytorch(name: str) -> None:
     function, x = OUTSIDE[name]

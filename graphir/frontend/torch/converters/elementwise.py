@@ -123,6 +123,8 @@ _BINARY = {
     "bitwise_xor": "bitwise_xor",
     "bitwise_left_shift": "left_shift",
     "bitwise_right_shift": "right_shift",
+    "__lshift__": "left_shift",
+    "__rshift__": "right_shift",
     "fmod": "trunc_mod",
 }
 _OVERLOADS = {
@@ -130,6 +132,10 @@ _OVERLOADS = {
     "minimum": ("default",),
     "mul": ("Tensor", "Scalar"),
     "fmod": ("Tensor", "Scalar"),
+    "bitwise_left_shift": ("Tensor", "Tensor_Scalar", "Scalar_Tensor"),
+    "bitwise_right_shift": ("Tensor", "Tensor_Scalar", "Scalar_Tensor"),
+    "__lshift__": ("Tensor", "Scalar"),
+    "__rshift__": ("Tensor", "Scalar"),
 }
 
 
@@ -140,12 +146,7 @@ def _register_binary(overload: str, name: str) -> None:
 
     convert.__qualname__ = f"binary_{overload}"
     suffixes = _OVERLOADS.get(overload, ("Tensor", "Scalar", "Scalar_Tensor"))
-    names = [f"aten.{overload}.{suffix}" for suffix in suffixes]
-    if "shift" in overload:
-        alias = "__lshift__" if "left" in overload else "__rshift__"
-        names = [f"aten.{overload}.{suffix}" for suffix in ("Tensor", "Tensor_Scalar", "Scalar_Tensor")]
-        names += [f"aten.{alias}.{suffix}" for suffix in ("Tensor", "Scalar")]
-    converter(*names)(convert)
+    converter(*(f"aten.{overload}.{suffix}" for suffix in suffixes))(convert)
 
 
 #: What arithmetic of bools means.

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch._prims_common import is_contiguous_or_false
 
-from tilewright.graphir.dims import Dim, dim_equal, product, simplify
+from tilewright.graphir.dims import Dim, dim_equal, never_negative, product, simplify
 from tilewright.graphir.expr import Expr, const
 from tilewright.graphir.frontend.runtime_sizes import as_number
 from tilewright.graphir.frontend.torch.node import Node, axis_places, reshaped, shape_of
@@ -70,20 +70,22 @@ class _Memory:
             offset: the place of its first element in the whole memory; None: where the tensor begins.
 
         Raises:
-            UnsupportedOperatorError: elements are no elements of the tensor, or that is not known.
+            UnsupportedOperatorError: elements are not proved to be elements of the tensor.
         """
         first = simplify(0 if offset is None else offset - self.start)
-        if not all(isinstance(each, int) for each in (first, *size, *stride, *self.shape, *self.strides)):
-            if not self.is_full or (isinstance(first, int) and first < 0):
-                raise self.node.unsupported("memory of symbolic sizes and with gaps")
+        if self.is_full:
+            last = first + sum((extent - 1) * step for extent, step in zip(size, stride, strict=True))
+            behind = simplify(product(self.shape) - 1 - last)
+            if 0 not in size and not (never_negative(first) and never_negative(behind)):
+                raise self.node.unsupported("memory outside the tensor")
             return _strided(size, stride, first)
+        if not all(isinstance(each, int) for each in (first, *size, *stride, *self.shape, *self.strides)):
+            raise self.node.unsupported("memory of symbolic sizes and with gaps")
         wanted = _places(size, stride) + first
         own = _places(self.shape, self.strides).reshape(-1)
         known, numbers = np.unique(own, return_index=True)  # of repeated elements the first
         if not np.isin(wanted, known).all():
             raise self.node.unsupported("memory outside the tensor")
-        if self.is_full:
-            return _strided(size, stride, first)
         return const(numbers[np.searchsorted(known, wanted)].astype(np.int64))
 
 
