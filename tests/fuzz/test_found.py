@@ -12,6 +12,7 @@ import tilewright as tw
 from tests.fuzz.check import Build, check
 from tilewright import graphir as gi
 from tilewright.graphir.module import IRModule
+from tilewright.tensorir.errors import InputError
 
 LEVELS = tuple(Build(level) for level in range(4))
 
@@ -68,6 +69,22 @@ def test_a_transposed_convolution_of_which_all_is_cropped_is_empty(space: int) -
     x, w = gi.var("x", shape=(1, 2, *[1] * space)), gi.const(np.ones((2, 3, *[2] * space), "float32"))
     made = gi.nn.conv_transpose(x, w, padding=1)
     check(IRModule.from_expr(gi.Function([x], made)), [lambda: [np.ones((1, 2, *[1] * space), "float32")]], LEVELS)
+
+
+def test_a_cropped_transposed_convolution_keeps_its_size_beside_others_of_the_size() -> None:
+    """A slice may be empty: its size was ``max(n * 2 - 1, 0)``, which does not broadcast with ``n * 2 - 1``."""
+    text = """
+        def @main(%x: Tensor[(1, 4, n), float32], %w: Tensor[(4, 2, 3), float32]) -> Tensor[(1, 2, n * 2 - 1), bool] {
+          %0 = nn.conv_transpose(%x, %w, strides=(2,), padding=(1,))
+          %1 = broadcast_to(float32(0.0), shape=(1, 2, dim[n * 2 - 1]))
+          %2 = less(%0, %1)
+          %2
+        }
+        """
+    rng = np.random.default_rng(0)
+    _check(text, rng.standard_normal((1, 4, 5), "f4"), rng.standard_normal((4, 2, 3), "f4"))
+    with pytest.raises(InputError, match="n must be at least 1"):
+        tw.build(gi.parse(text))(np.zeros((1, 4, 0), "f4"), np.zeros((4, 2, 3), "f4"))
 
 
 def test_causal_attention_to_no_keys_is_built() -> None:

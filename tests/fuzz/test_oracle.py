@@ -49,6 +49,33 @@ def test_a_state_near_0_may_be_off_by_units_of_its_candidate() -> None:
     assert oracle.judge([oracle.own[0] + np.float32(1e-4)], 0).wrong
 
 
+def test_the_sum_of_an_old_state_and_a_new_one_may_be_off_by_units_of_1() -> None:
+    x = gi.var("x", shape=(1, 1, 1))
+    still = gi.const(np.zeros((1, 4, 1), "f4"))  # the gates are those of the bias: i and f are 1/2, o is 1
+    bias, state = (gi.const(np.array(value, "f4")) for value in ([[0, 99, 0, 1, 0, 0, 0, 0]], [[[0]]]))
+    cell = gi.const(np.full((1, 1, 1), -np.tanh(np.float32(1)), "f4"))
+    oracle = _oracle(gi.nn.lstm(x, still, still, bias, state, cell)[2], x, [[[1.0]]])
+    assert abs(oracle.own[0].item()) < 1e-7
+    assert not oracle.judge([oracle.own[0] + np.float32(6e-8)], 0).wrong
+    assert oracle.judge([oracle.own[0] + np.float32(1e-4)], 0).wrong
+
+
+def test_the_sign_of_nan_is_not_known() -> None:
+    x = gi.var("x", shape=(2,))
+    oracle = _oracle(gi.bitcast(x / x, dtype="int32"), x, [0.0, 3.0])
+    own = oracle.own[0]
+    assert not oracle.judge([own ^ np.int32([np.iinfo(np.int32).min, 0])], 0).wrong
+    assert oracle.judge([own ^ np.int32([0, 1])], 0).wrong
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_causal_attention_may_leave_out_what_comes_later(causal: bool) -> None:
+    query, ones = gi.var("x", shape=(1, 1, 1, 1)), gi.const(np.ones((1, 1, 2, 1), "f4"))
+    value = gi.const(np.array([[[[1.0], [np.inf]]]], "f4"))
+    oracle = _oracle(gi.nn.attention(query, ones, value, causal=causal), query, [[[[1.0]]]])
+    assert bool(oracle.judge([np.ones((1, 1, 1, 1), "f4")], 0).wrong) == (not causal)
+
+
 def test_a_quotient_by_a_constant_is_a_product_with_its_reciprocal_at_level_3() -> None:
     x = gi.var("x", shape=(1,))
     third, half = (_oracle(x / by + 0.5, x, [-0.5 * by]) for by in (3.0, 2.0))  # both are 0 if they are exact

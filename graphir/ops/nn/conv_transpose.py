@@ -12,7 +12,7 @@ import numpy as np
 
 from tilewright.graphir.base import Expr as GraphExpr
 from tilewright.graphir.base import call_operator
-from tilewright.graphir.dims import Dim, as_dim, dim_equal, simplify
+from tilewright.graphir.dims import Dim, as_dim, dim_equal, shape_equal, simplify
 from tilewright.graphir.op import Operator, register_operator
 from tilewright.graphir.ops.calls import concatenate, expand_dims, reshape, squeeze, transpose
 from tilewright.graphir.ops.calls import slice as slice_of
@@ -292,7 +292,10 @@ class conv_transpose(Operator):
         if not kept:
             return result
         begin, end = [first[n] for n in kept], [simplify(first[n] + space[n]) for n in kept]
-        return slice_of(result, begin=begin, end=end, axes=tuple(n + 2 for n in kept))
+        cropped = slice_of(result, begin=begin, end=end, axes=tuple(n + 2 for n in kept))
+        # A slice may be empty, so that its size is ``max(n * 2 - 1, 0)``; the result's is ``n * 2 - 1``.
+        wanted = (*result.shape[:2], *space)
+        return cropped if shape_equal(cropped.shape, wanted) else call_operator("match_shape", cropped, shape=wanted)
 
     def _apart(self, data: GraphExpr, turned: GraphExpr, attrs: ConvTransposeAttrs) -> GraphExpr:
         """Compute one convolution of the data with zeros between its elements."""
