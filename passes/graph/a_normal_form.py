@@ -18,6 +18,7 @@ from tilewright.graphir.visitor import post_order
 from tilewright.passes.base import FunctionPass
 from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import function_pass
+from tilewright.passes.graph.kept_sizes import keep_sizes_of_dead_lets
 from tilewright.passes.graph.scopes import Scope, find_scopes
 from tilewright.passes.graph.walk import (
     always,
@@ -38,7 +39,7 @@ class ToGraphNormalForm(FunctionPass):
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
         """Return ``func`` without ``Let``."""
-        return rewrite_body(func, identity, always)
+        return rewrite_body(func.with_body(keep_sizes_of_dead_lets(func.body)), identity, always)
 
 
 @register_pass
@@ -48,7 +49,7 @@ class ToANormalForm(FunctionPass):
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
         """Return ``func`` in A-normal form."""
-        return func.with_body(_normalize(rewrite_graph(func.body, identity, always)))
+        return func.with_body(_normalize(rewrite_graph(keep_sizes_of_dead_lets(func.body), identity, always)))
 
 
 def _normalize(body: Expr) -> Expr:

@@ -19,11 +19,12 @@ from tilewright.graphir.expr import Call, Expr, Function, GlobalVar, Var
 from tilewright.graphir.module import IRModule
 from tilewright.graphir.op import Operator
 from tilewright.graphir.specialize import with_sizes
-from tilewright.graphir.visitor import post_order
+from tilewright.graphir.visitor import free_vars, post_order
 from tilewright.passes.base import SKIP_OPTIMIZATION, ModulePass
 from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import module_pass
 from tilewright.passes.graph.call_graph import callees, callees_first, recursive_functions
+from tilewright.passes.graph.kept_sizes import with_sizes_of
 from tilewright.passes.graph.walk import is_primitive, rewrite_body, rewrite_graph
 from tilewright.passes.registry import register_pass
 
@@ -99,4 +100,9 @@ def instantiate(function: Function, args: tuple[Expr, ...], copy: bool = True) -
         for node in post_order(function.body, known=done):
             for var in node.bound:
                 done[var] = Var(var.name, var.type, var.span)
-    return rewrite_graph(function.body, lambda node: node, done=done)
+    made = rewrite_graph(function.body, lambda node: node, done=done)
+    used = set(free_vars(function.body))
+    for param, arg in zip(function.params, args, strict=True):
+        if param not in used:
+            made = with_sizes_of(arg, made)
+    return made

@@ -34,7 +34,7 @@ from tilewright.tensorir.stmt import Block, For, PrimFunc, Stmt
 
 
 @register_pass
-@primfunc_pass(opt_level=2, name="SkipUnseen", requires={BLOCKS, SCHEDULED})
+@primfunc_pass(opt_level=0, name="SkipUnseen", requires={BLOCKS, SCHEDULED})
 class SkipUnseen(PrimFuncPass):
     """Shorten loops over positions of which the rows of a task see only a part."""
 

@@ -72,3 +72,11 @@ def test_passes_that_a_build_can_do_without_may_be_left_out():
     with tw.PassContext(disabled_pass=["SkipUnseen", "FuseOps"], instruments=[Veto("ScheduleKernels")]):
         model = tw.build(network())
     np.testing.assert_allclose(model(ONES), np.full((3, 8), 1 / 8), rtol=1e-6)
+
+
+@pytest.mark.parametrize("level", range(4))
+def test_no_pass_is_named_for_another_fault(level):
+    """A size that nothing computes: all that a build needs runs at each level."""
+    filled = gi.broadcast_to(gi.const(np.float32(1)), shape=("size",))
+    with tw.PassContext(opt_level=level), pytest.raises(tw.TilewrightError, match=r"\(bind_size makes them\)\nin pass"):
+        tw.build(gi.Function([], filled))
