@@ -13,6 +13,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed: make torc
 import tilewright as tw  # noqa: E402
 from tests.torch import programs  # noqa: E402
 from tilewright import graphir as gi  # noqa: E402
+from tilewright.tensorir.errors import ExecutionError  # noqa: E402
 
 TYPES = ("int64", "int32", "int8", "uint8")
 
@@ -69,3 +70,11 @@ def test_no_numbers_have_no_counts() -> None:
         program = programs.Program(lambda x, least=least: torch.bincount(x, minlength=least))
         model = tw.build(tw.from_exported(programs.exported(program, [torch.zeros(0, dtype=torch.int64)])))
         assert model(np.zeros(0, np.int64)).tolist() == [0] * least
+
+
+def test_a_negative_number_is_not_counted() -> None:
+    program = programs.Program(lambda x: torch.bincount(x, minlength=4))
+    model = tw.build(tw.from_exported(programs.exported(program, [torch.tensor([2, 0])])))
+    with pytest.raises(ExecutionError, match=r"computed -5 for the size bincount_"):
+        model(np.array([2, -5]))
+    assert model(np.array([2, 0])).tolist() == [1, 0, 1, 0]

@@ -184,18 +184,19 @@ def nonzero_static(node: Node, x: Expr, size: int, fill_value: int) -> Expr:
 
 @converter("aten.bincount.default")
 def bin_count(node: Node, x: Expr, weights: Expr | None, minlength: int) -> Expr:
-    """Count how often each number from 0 on occurs, or add the weights of its places; negative numbers, which PyTorch
-    refuses, count for nothing."""
+    """Count how often each number from 0 on occurs, or add the weights of its places. A negative number is an error of
+    the call, as in PyTorch: it becomes the size of the result."""
     numbers = cast_to(x, INT64)
+    least = get_operator("min")(numbers, initial=0)
     greatest = get_operator("max")(numbers, initial=node.number(minlength, "a least length") - 1)
+    size = where(get_operator("less")(least, 0), least, get_operator("add")(greatest, 1))
     values = get_operator("ones_like")(numbers) if weights is None else cast_to(weights, node.dtype)
 
     def counts(size: Dim) -> Expr:
         empty = get_operator("zeros")(shape=(size,), dtype=node.dtype)
-        places = where(get_operator("less")(numbers, 0), as_number(size), numbers)  # no element has that place
-        return get_operator("scatter_elements")(empty, places, values, axis=0, reduction="add")
+        return get_operator("scatter_elements")(empty, numbers, values, axis=0, reduction="add")
 
-    return with_runtime_size(get_operator("add")(greatest, 1), counts)
+    return with_runtime_size(size, counts, "bincount")
 
 
 def _counts(node: Node, x: Expr, bins: int, low: Expr, high: Expr, weight: Expr | None) -> Expr:
