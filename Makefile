@@ -39,14 +39,17 @@ USABLE     := import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 10))
 run: $(VENV)/.installed
 	@$(PY) examples/digits/run.py
 
+# Output is captured where Python writes it: to redirect a worker's file descriptors before and behind each test takes
+# a fiftieth of the time, and tests look at what the processes that they start print.
+CAPTURE := --capture=sys
 # One file's tests stay in one worker: its compiled modules and fixtures are made once. Files start in the order of their
 # names, at whose end they are short: pytest-xdist would begin with those of the most tests, and end with long ones of
 # two or three. Python keeps its bytecode even where the environment says otherwise: a hundred tests start a process,
 # which would compile all modules anew.
-DISTRIBUTED := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+DISTRIBUTED := -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(CAPTURE)
 # With all combinations tests/conftest.py says what stays in one worker, and one worker more fills the cores while others
 # wait for tests that stop and kill processes.
-GROUPED := -n $$(($(WORKERS) + 1)) --dist loadfile --no-loadscope-reorder
+GROUPED := -n $$(($(WORKERS) + 1)) --dist loadfile --no-loadscope-reorder $(CAPTURE)
 
 test: $(VENV)/.installed-test
 	@env -u PYTHONDONTWRITEBYTECODE $(PY) -m pytest $(DISTRIBUTED) $(PYTEST_ARGS)

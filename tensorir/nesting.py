@@ -73,8 +73,13 @@ def extent(root: Node, chains: bool = False, known: Extents | None = None) -> tu
         else:
             stack.pop()
             chained = None if chains else _next_of_chain(node)
-            depths[node] = max([depths[part] + (part is not chained) for part in parts], default=0)
-            counts[node] = 1 + sum([counts[part] for part in parts])
+            deepest, count = 0, 1
+            for part in parts:
+                levels = depths[part] + (part is not chained)
+                if levels > deepest:
+                    deepest = levels
+                count += counts[part]
+            depths[node], counts[node] = deepest, count
     return depths[root], counts[root]
 
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from tilewright.tensorir.call_rules import broken_call_rules
 from tilewright.tensorir.dtype import INT64
 from tilewright.tensorir.errors import VerifyError
 from tilewright.tensorir.expr import Buffer, BufferLoad, Call, Expr, IntImm, Var
@@ -26,7 +27,6 @@ from tilewright.tensorir.keys import NUM_OUTPUTS, NUM_WORKSPACES
 from tilewright.tensorir.nesting import bounded
 from tilewright.tensorir.node import Node
 from tilewright.tensorir.printer import underline
-from tilewright.tensorir.profiling import PROFILE_INTRINSICS
 from tilewright.tensorir.reached_ends import ReachedEnds
 from tilewright.tensorir.stmt import (
     Allocate,
@@ -93,6 +93,15 @@ def _shown(show: Callable[..., str], problem: Problem) -> str:
         return show(*problem)
     except Exception:
         return f"{problem[0]} (the function cannot be printed)"
+
+
+class _Addressed:
+    """The element whose address an intrinsic takes."""
+
+    __slots__ = ("intrinsic", "part")
+
+    def __init__(self, part: Node, intrinsic: str) -> None:
+        self.part, self.intrinsic = part, intrinsic
 
 
 class _Verifier:
@@ -332,56 +341,43 @@ class _Verifier:
 
     def expr(self, expr: Expr) -> bool:
         """Check ``expr`` and what is below it; return whether all are expressions of the types that follow."""
-        stack: list[tuple[Node, str]] = [(expr, "")]
+        stack: list[Any] = [expr]  # nodes, or whatever a corrupted one holds; and addressed ones
         loads: list[tuple[BufferLoad, str]] = []
         fine = True
         while stack:
-            node, use = stack.pop()
-            if isinstance(node, Var):
+            node: Any = stack.pop()
+            kind: Any = type(node)
+            use = ""
+            if kind is _Addressed:
+                node, use = node.part, node.intrinsic
+                kind = type(node)
+            if kind is Var:
                 self.var_use(node)
                 continue
-            if isinstance(node, IntImm) and node.dtype is INT64 and _fits(node.value):
+            if kind is IntImm and node.dtype is INT64 and _fits(node.value):
                 continue
             if not isinstance(node, Expr):
-                self.problem(f"{type(node).__name__} is no expression", self.place or self.func)
+                self.problem(f"{kind.__name__} is no expression", self.place or self.func)
                 fine = False
                 continue
             parts = node.parts()
             if isinstance(node, Call) and node.name in ADDRESSING:
-                stack.extend([(part, node.name if part is parts[0] else "") for part in reversed(parts)])
+                stack.extend([_Addressed(part, node.name) if part is parts[0] else part for part in reversed(parts)])
             else:
-                stack.extend([(part, "") for part in parts[::-1]])
-            if not self.invariants(node):
+                stack.extend(parts[::-1])
+            if node not in self.sound and not self.invariants(node):
                 fine = False
             elif isinstance(node, BufferLoad):
                 loads.append((node, use))
             elif isinstance(node, Call):
-                self.call(node)
+                for message, culprit in broken_call_rules(node):
+                    self.problem(message, culprit)
         for load, use in loads:  # whose indices are known to be expressions by now
             if fine:
                 self.access(load.buffer, load, load.indices, load.predicate, use)
             else:
                 self.buffer_use(load.buffer, load)
         return fine
-
-    def call(self, call: Call) -> None:
-        if call.name.startswith("@"):
-            for arg in filter(_is_expr, call.args):  # others are reported when they are visited
-                if arg.dtype.lanes != 1 or not (arg.dtype.is_integer or arg.dtype.kind == "handle"):
-                    self.problem(f"{call.name}: expected addresses and integers, found {arg.dtype!s}", arg)
-        elif call.name in ADDRESSING:
-            if not isinstance(call.args[0], BufferLoad):
-                self.problem(f"{call.name}: expected an element of a buffer", call)
-        elif call.name in PROFILE_INTRINSICS:
-            record, stride = (arg.dtype for arg in call.args)
-            if record.kind != "handle":
-                self.problem(f"{call.name}: expected an address, found {record!s}", call)
-            if not stride.is_integer or stride.lanes != 1:
-                self.problem(f"{call.name}: expected an integer as the stride, found {stride!s}", call)
-        elif call.name == "reinterpret":
-            source = call.args[0].dtype
-            if source.bits * source.lanes != call.dtype.bits * call.dtype.lanes:
-                self.problem(f"reinterpret: {source!s} and {call.dtype!s} have different widths", call)
 
     def invariants(self, node: Node) -> bool:
         """Check a node by itself; return whether it is as its constructor would make it."""
@@ -430,10 +426,6 @@ class _Verifier:
 def _fits(value: object) -> bool:
     """Return whether ``value`` is an int64, as most constants are."""
     return type(value) is int and -(1 << 63) <= value < 1 << 63
-
-
-def _is_expr(part: object) -> bool:
-    return isinstance(part, Expr)
 
 
 def _is_condition(expr: Expr) -> bool:
