@@ -9,11 +9,21 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import onnx
 import pytest
 
 from tests.onnx.cases import all_cases, run_case
 
-pytestmark = pytest.mark.combinations
+#: The release of the onnx package whose cases ``passing.txt`` lists. Older ones lack seventy of them, and expect of
+#: others what was a mistake: NaN in LpNormalization, integers that wrap in QLinearMatMul.
+LISTED = (1, 23)
+
+pytestmark = [
+    pytest.mark.combinations,
+    pytest.mark.skipif(
+        tuple(map(int, onnx.__version__.split(".")[:2])) < LISTED, reason=f"onnx {onnx.__version__} has other cases"
+    ),
+]
 
 NETWORKS = [
     "test_shufflenet",
