@@ -23,7 +23,8 @@ def with_sizes_of(removed: Expr, kept: Expr) -> Expr:
     sizes = dict(binding for binding in found if binding is not None)
     if not sizes or not isinstance(kept.type, (TensorType, TupleType)):
         return kept
-    (bound,) = with_bound_sizes([kept], sizes, [var for size in sizes.values() for var in free_vars(size)])
+    # Numbers that depend on what ``removed`` itself names, such as a loop's counter, mean nothing outside of it.
+    (bound,) = with_bound_sizes([kept], sizes, list(free_vars(removed)))
     return bound
 
 

@@ -428,7 +428,7 @@ def _quantize(g: Growing) -> None:
 def _resize(g: Growing) -> None:
     x = g.find(("float32",), rank=4)
     if not all(0 < array.size <= 256 for array in g.values[x]):
-        return  # the reference evaluator reads all elements for each that it makes, in a second for a thousand
+        return  # the reference evaluator reads all elements for each that it makes: minutes for a large image
     scales = g.constant(np.array([1, 1, g.pick((2, 0.5)), g.pick((2, 1.5))], "float32"))
     mode = g.pick(("nearest", "linear"))
     g.add("Resize", x, "", scales, mode=mode, coordinate_transformation_mode=g.pick(("asymmetric", "half_pixel")))
