@@ -71,10 +71,12 @@ class ContractionPlan:
     )
 
 
-#: Steps of a sum that one iteration of its innermost loop takes, at most, and the number of multiply-adds of vectors in
-#: a step up to which it takes several. A tile for AVX2, which has 16 registers, has 12; one for 32 registers, 24 to 28.
+#: Steps of a sum that one iteration of its innermost loop takes, at most; the number of multiply-adds of vectors in a
+#: step up to which it takes several, and in such an iteration at most. A tile for AVX2, which has 16 registers, has 12;
+#: one for 32 registers, 24 to 28, and less where an image is small: more than 48 took no less time there.
 _STEPS = 4
 _FEW_MULTIPLY_ADDS = 16
+_MOST_MULTIPLY_ADDS = 48
 
 
 @register_schedule_rule(before="cases")
@@ -262,7 +264,7 @@ def accumulate(schedule: Schedule, ref: BlockRef, original: Block, at: LoopRef, 
         for part in _along_blocks(schedule, loop, item, original, tiling)
     ]
     together = [steps.pop()] if tiling.step is not None else []
-    steps, written = _written_out(schedule, steps) if _takes_several_steps(original, tiling) else (steps, [])
+    steps, written = _written_out(schedule, steps, _steps_together(original, tiling))
     elements = [loop for loop in tile if loop is not None]
     rest = [loop for loop in inside if loop not in reduced and loop not in elements]
     schedule.reorder(*rest, *steps, *written, *elements, *together)
@@ -277,31 +279,33 @@ def accumulate(schedule: Schedule, ref: BlockRef, original: Block, at: LoopRef, 
         schedule.annotate(loop, DOT_PRODUCT, tiling.neighbours)
 
 
-def _written_out(schedule: Schedule, steps: list[LoopRef]) -> tuple[list[LoopRef], list[LoopRef]]:
-    """Split the innermost loop of a sum so that an iteration takes several steps, if their number divides its extent.
-    Return the loops that stay, and those inside of them to unroll."""
-    extent = constant(loop_of(schedule, steps[-1]).extent) if steps else None
+def _written_out(schedule: Schedule, steps: list[LoopRef], most: int) -> tuple[list[LoopRef], list[LoopRef]]:
+    """Split the innermost loop of a sum so that an iteration takes several steps, at most ``most``, if their number
+    divides its extent. Return the loops that stay, and those inside of them to unroll."""
+    extent = constant(loop_of(schedule, steps[-1]).extent) if steps and most > 1 else None
     if extent is None:
         return steps, []
     *outer, last = steps
-    if extent <= _STEPS and outer:
+    if extent <= most and outer:
         return outer, [last]
-    count = next((count for count in range(_STEPS, 1, -1) if extent % count == 0 and extent > count), None)
+    count = next((count for count in range(most, 1, -1) if extent % count == 0 and extent > count), None)
     if count is None:
         return steps, []
     last, inner = schedule.split(last, [None, count])
     return [*outer, last], [inner]
 
 
-def _takes_several_steps(block: Block, tiling: Tiling) -> bool:
-    """Return whether an iteration should take several steps of the sum: a step has few multiply-adds, and leaves
-    registers for the operands of the next one. The counters and prefetches of a loop need slots of the core's front end
-    as well, which is what limits a tile for AVX2, on a core that another thread shares above all. Products that are
-    rounded before they are added need another register, and so do rows of vectors on both sides."""
+def _steps_together(block: Block, tiling: Tiling) -> int:
+    """Return the number of steps of the sum that an iteration may take: several if a step has few multiply-adds, and
+    leaves registers for the operands of the next one. The counters and prefetches of a loop need slots of the core's
+    front end as well, which is what limits a tile for AVX2, on a core that another thread shares above all. Products
+    that are rounded before they are added need another register, and so do rows of vectors on both sides."""
     found = contraction(block)
     both_vectors = found is not None and all(uses(load, tiling.column.var) for load in (found.left, found.right))
-    few = tiling.rows * tiling.vectors <= _FEW_MULTIPLY_ADDS
-    return few and not both_vectors and Target.current().has_fma
+    count = tiling.rows * tiling.vectors
+    if count > _FEW_MULTIPLY_ADDS or both_vectors or not Target.current().has_fma:
+        return 1
+    return min(_STEPS, _MOST_MULTIPLY_ADDS // count)
 
 
 def _along_blocks(schedule: Schedule, loop: LoopRef, item: IterVar, block: Block, tiling: Tiling) -> list[LoopRef]:
