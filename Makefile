@@ -48,8 +48,8 @@ CAPTURE := --capture=sys
 # which would compile all modules anew.
 DISTRIBUTED := -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(CAPTURE)
 # With all combinations tests/conftest.py says what stays in one worker, and one worker more fills the cores while others
-# wait for tests that stop and kill processes.
-GROUPED := -n $$(($(WORKERS) + 1)) --dist loadfile --no-loadscope-reorder $(CAPTURE)
+# wait for tests that stop and kill processes. Those processes print, past what Python captures.
+GROUPED := -n $$(($(WORKERS) + 1)) --dist loadfile --no-loadscope-reorder
 
 test: $(VENV)/.installed-test
 	@env -u PYTHONDONTWRITEBYTECODE $(PY) -m pytest $(DISTRIBUTED) $(PYTEST_ARGS)

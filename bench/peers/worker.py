@@ -22,6 +22,8 @@ Array = np.ndarray[Any, Any]
 Run = Callable[[], Any]
 
 PAGE = 4096
+#: A process rests if it uses a tenth of a core at most for ``REST_SECONDS``; ``SETTLE_SECONDS`` is the longest wait for it.
+REST_SECONDS, SETTLE_SECONDS = 0.05, 10.0
 PR_SET_PDEATHSIG = 1
 
 
@@ -214,6 +216,18 @@ def reason(error: Exception, library: str) -> str:
     return f"{type(error).__name__}: {lines[0] if lines else ''}"[:200]
 
 
+def settle(limit: float = SETTLE_SECONDS) -> None:
+    """Wait until the process rests, at most ``limit`` seconds: a library may still write what it keeps of a build, in a
+    thread of its own, which would take a core from calls on several threads. As the process is stopped between calls,
+    such work of a second lasts for many of them."""
+    end = time.perf_counter() + limit
+    while time.perf_counter() < end:
+        spent = time.process_time()
+        time.sleep(REST_SECONDS)
+        if time.process_time() - spent < REST_SECONDS / 10:
+            return
+
+
 def main(arguments: Sequence[str] = ()) -> int:
     """Serve requests until the driver closes its end."""
     if sys.platform == "linux":  # a stopped process would not notice that its driver is gone
@@ -238,7 +252,9 @@ def main(arguments: Sequence[str] = ()) -> int:
     except Exception as error:
         reply(failed=reason(error, job.library))
         return 1
-    reply(version=loaded.version, load=time.perf_counter() - start, amount=loaded.amount)
+    took = time.perf_counter() - start
+    settle()
+    reply(version=loaded.version, load=took, amount=loaded.amount)
     for line in sys.stdin:
         try:
             reply(**answer(loaded, json.loads(line)))

@@ -6,9 +6,13 @@ import importlib.util
 import json
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
+
+from bench.peers.worker import settle
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -39,6 +43,17 @@ def test_a_case_beside_another_checkout_becomes_a_row_a_table_and_a_picture(tmp_
     assert row["libraries"]["tilewright"]["error"] < 1e-6
     assert "| a call of a tiny operator | 1 |" in page.read_text()
     assert picture.read_text().startswith("<svg")
+
+
+def test_a_worker_is_not_ready_before_its_threads_rest() -> None:
+    def work() -> None:
+        while time.thread_time() < 0.3:
+            pass
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    settle()
+    assert not thread.is_alive()
 
 
 @pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="PyTorch is not installed: make torch")
