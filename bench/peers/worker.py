@@ -22,7 +22,7 @@ Array = np.ndarray[Any, Any]
 Run = Callable[[], Any]
 
 PAGE = 4096
-#: A process rests if it uses a tenth of a core at most for ``REST_SECONDS``; ``SETTLE_SECONDS`` is the longest wait for it.
+#: A process rests if it uses a tenth of a core at most for ``REST_SECONDS``; ``SETTLE_SECONDS`` is the longest wait.
 REST_SECONDS, SETTLE_SECONDS = 0.05, 10.0
 PR_SET_PDEATHSIG = 1
 
