@@ -153,10 +153,15 @@ def graph_key(mod: IRModule, target: Target, context: PassContext) -> str | None
     return state.hexdigest()
 
 
-def key_of(graph: str, mod: IRModule) -> str:
-    """Compute the key of the build of ``mod``; ``graph`` is its key without large constants."""
-    described = [node for node in _constants(mod) if inline_text(node) is None]
-    return hashlib.sha256("\n".join((graph, *map(digest, described))).encode()).hexdigest()
+def key_of(graph: str, mod: IRModule, pause: Callable[[], None] = lambda: None) -> str:
+    """Compute the key of the build of ``mod``; ``graph`` is its key without large constants. Call ``pause`` before the
+    digest of each of these."""
+    parts = [graph]
+    for node in _constants(mod):
+        if inline_text(node) is None:
+            pause()
+            parts.append(digest(node))
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
 def _functions(mod: IRModule) -> list[Function]:
@@ -282,7 +287,7 @@ def keep(
     data = {"image": encode_function(function, arrays), "remarks": plain_remarks(remarks)}
     if cache.is_too_large(sum(array.nbytes for array in arrays.arrays)):
         return
-    key = key_of(graph, mod)
+    key = key_of(graph, mod, cache.pause)
     cache.store(key, data, arrays.arrays)
     cache.store(_GRAPH + graph, None, [])
     _LOG.debug("kept: build %s in %s", key[:16], cache.directory)

@@ -6,7 +6,8 @@ entry (its checksums are verified) is treated as missing and removed. When the f
 recently used entries are removed.
 
 A thread writes entries after the build that made them. It also does the work that only writing needs (encoding,
-checksums, digests); the program waits for it at exit.
+checksums, digests), and leaves the cores to the program's other threads (:meth:`DiskCache.pause`); the program waits
+for it at exit.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.runtime.packed_file import UNFINISHED, Array, DamagedFileError, Unpacked, pack, replacing, unpack
+from tilewright.runtime.spare_time import SpareTime
 from tilewright.tensorir import forking
 
 _MAGIC = b"tilewright entry 1\n"
@@ -56,6 +58,8 @@ class DiskCache:
         self._lock = forking.Lock()
         self._waiting: collections.deque[Callable[[], None]] = collections.deque()
         self._writer: threading.Thread | None = None
+        self._spare_time = SpareTime(self._is_urgent)  # of the present writer
+        self._awaited = False
         forking.in_forked_process(self._forget_writer)
 
     def load(self, key: str) -> Unpacked | None:
@@ -83,6 +87,7 @@ class DiskCache:
     def _forget_writer(self) -> None:
         """Leave the entries that wait to the process that this one was forked from, whose thread writes them."""
         self._writer = None
+        self._awaited = False
         self._waiting.clear()
 
     def is_too_large(self, size: int) -> bool:
@@ -95,7 +100,7 @@ class DiskCache:
             return
         try:
             with replacing(self._path(key)) as file:
-                size = pack(file.write, _MAGIC, data, arrays)
+                size = pack(file.write, _MAGIC, data, arrays, self.pause)
             if self._written is not None:
                 self._written += size
             if self._written is None or self._written > self.max_bytes // _LOOK_AFTER_PART:
@@ -116,6 +121,16 @@ class DiskCache:
             if self._writer is None:
                 self._start_writer()
 
+    def pause(self) -> None:
+        """In work that :meth:`later` calls, wait while the program's other threads use all cores, for ten seconds at
+        most: to write hundreds of megabytes takes a second, in which a model's first calls on several threads would
+        take as long as on one. A process that is stopped between its calls would be slow for as long as it runs."""
+        if threading.current_thread() is self._writer:
+            self._spare_time.wait()
+
+    def _is_urgent(self) -> bool:
+        return self._awaited or not threading.main_thread().is_alive()
+
     def remove(self, key: str) -> None:
         """Remove an entry."""
         with contextlib.suppress(OSError):  # another process may have removed it
@@ -123,17 +138,22 @@ class DiskCache:
 
     def wait(self) -> None:
         """Wait until all entries are written."""
-        while True:
-            with self._lock:
-                writer = self._writer
-            if writer is None:
-                return
-            writer.join()
+        self._awaited = True
+        try:
+            while True:
+                with self._lock:
+                    writer = self._writer
+                if writer is None:
+                    return
+                writer.join()
+        finally:
+            self._awaited = False
 
     def _path(self, key: str) -> Path:
         return self.directory / (key + _SUFFIX)
 
     def _start_writer(self) -> None:
+        self._spare_time = SpareTime(self._is_urgent)
         self._writer = threading.Thread(target=self._write_waiting, name="tilewright-cache")
         self._writer.start()
 

@@ -33,6 +33,8 @@ _MOST_DESCRIBED = 1 << 28
 _HEADER = struct.Struct("<QI")  # bytes of the description, its checksum
 #: Alignment of arrays in the file, and so in memory, in bytes: a cache line.
 _ALIGNMENT = 64
+#: The bytes of an array that are read or written in one call: some milliseconds' work.
+_PIECE = 1 << 23
 #: The suffix of a file that is being written.
 UNFINISHED = ".unfinished"
 
@@ -49,19 +51,39 @@ class Unpacked(NamedTuple):
     arrays: list[Array]
 
 
-def pack(write: Callable[[Any], Any], magic: bytes, data: Any, arrays: Sequence[Array]) -> int:
-    """Write a file's content piece by piece; return its size in bytes."""
+def pack(
+    write: Callable[[Any], Any],
+    magic: bytes,
+    data: Any,
+    arrays: Sequence[Array],
+    pause: Callable[[], None] = lambda: None,
+) -> int:
+    """Write a file's content piece by piece, after a call of ``pause`` each; return its size in bytes."""
     plain = [np.ascontiguousarray(array).reshape(-1).view(np.uint8) for array in arrays]
-    described = {"data": data, "arrays": [[array.nbytes, zlib.crc32(array.data)] for array in plain]}
+    described = {"data": data, "arrays": [[array.nbytes, _checksum(array, pause)] for array in plain]}
     description = json.dumps(described).encode()
     write(magic + _HEADER.pack(len(description), zlib.crc32(description)) + description)
     position = len(magic) + _HEADER.size + len(description)
     for array in plain:
         padding = -position % _ALIGNMENT
         write(bytes(padding))
-        write(array.data)
+        for piece in _pieces(array, pause):
+            write(piece)
         position += padding + array.nbytes
     return position
+
+
+def _checksum(array: Array, pause: Callable[[], None]) -> int:
+    checksum = 0
+    for piece in _pieces(array, pause):
+        checksum = zlib.crc32(piece, checksum)
+    return checksum
+
+
+def _pieces(array: Array, pause: Callable[[], None]) -> Iterator[memoryview]:
+    for start in range(0, array.nbytes, _PIECE):
+        pause()
+        yield array[start : start + _PIECE].data
 
 
 def unpack(content: Array, magic: bytes) -> Unpacked:
