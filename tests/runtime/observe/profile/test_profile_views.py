@@ -103,7 +103,9 @@ def test_the_summary_says_what_the_whole_costs() -> None:
     found = made(CALLS, [Allocation("a", 0, 600, 0, 1), Allocation("b", 600, 200, 1, 2)])
     first, second, third = found.summary()
     assert "9.0 us" in first and "8.0 us" in first and "7.0 us are in kernels" in first and "+4.0 %" in first
-    assert f"{3 * 7000 / 7e-6 / 1e9:.1f} Gop/s" in second and "1.7 us" in second  # a quarter of the medians
+    assert f"{3 * 7000 / 7e-6 / 1e9:.1f} Gop/s" in second
+    # A quarter of the medians, 1.75: a sum of floating-point numbers is a little less or not, by the version of Python.
+    assert "would take 1.7 us" in second or "would take 1.8 us" in second
     assert "1.0 KiB" in third and "800 B" in third
     assert found.live_bytes() == [600, 800, 200]
 
