@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from tilewright.graphir.expr import Call, Constant, Expr, Function, GlobalVar, If, Let, Loop, Tuple, TupleGetItem, Var
@@ -188,7 +189,13 @@ def _constant(value: Any, dtype: str) -> Constant:
     for item in flat:
         if isinstance(item, bool) != found.is_bool or (isinstance(item, float) and not found.is_float):
             raise ArgumentValueError(f"expected a value of type {dtype}, found {item!r}")
+    if found.is_bool:
+        return Constant(np.asarray(value, np.bool_))
     if not found.is_float:
+        limits = ml_dtypes.iinfo(found.numpy)
+        for item in flat:  # NumPy 1 would wrap it
+            if not limits.min <= item <= limits.max:
+                raise ArgumentValueError(f"{item} is out of bounds for {dtype}")
         return Constant(np.asarray(value, found.numpy))
     wide = np.asarray(value, np.float64)
     with np.errstate(over="ignore"):

@@ -28,7 +28,7 @@ def main(body: str, params: str = "%x: Tensor[(2,), float32]", attrs: str = "") 
         (main("%x", "%x: Tensor[(²,), float32]"), "named by an identifier"),
         (main("%x", f"%x: Tensor[({2**63},), float32]"), "more bytes than memory has addresses"),
         (main("%0 = (int8(300)) %0"), "out of bounds for int8"),
-        (main(f"%0 = (int64({2**64})) %0"), "too large"),
+        (main(f"%0 = (int64({2**64})) %0"), "out of bounds for int64"),
         (main("%0 = (float32(1e39)) %0"), "does not fit into float32"),
         (main("%0 = (float16(65520)) %0"), "does not fit into float16"),
         (main(f"%0 = (float64({'9' * 400})) %0"), "too large"),
