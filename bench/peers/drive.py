@@ -61,7 +61,7 @@ def takes_part(library: str, case: Case) -> bool:
     if case.program:
         is_call = case.group == PROGRAMS
         return library in (OURS, BEFORE) or library in case.libraries or (library == MOST and is_call)
-    return library != MOST and (bool(case.torch) or not library.startswith("torch"))
+    return library not in (MOST, EMPTY) and (bool(case.torch) or not library.startswith("torch"))
 
 
 class WorkerError(Exception):
