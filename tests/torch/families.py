@@ -17,7 +17,8 @@ from typing import Any
 import torch
 
 from tests.torch import generating, judging
-from tests.torch.modules import Fallbacks, compare
+from tests.torch.judging import Fallbacks
+from tests.torch.modules import compare
 
 #: Widths that most configurations know, by their names or by another name for the same.
 SMALL: Mapping[str, Any] = {

@@ -14,7 +14,7 @@ from unittest import mock
 import torch
 
 from tests.torch import judging
-from tests.torch.modules import Fallbacks
+from tests.torch.judging import Fallbacks
 from tilewright.runtime.torch import compiled
 
 #: Families with a decoder; the second ones have an encoder, too.
