@@ -7,8 +7,9 @@ from collections.abc import Callable
 
 from tilewright.tensorir.cores import available_cores
 
-#: Seconds of work between two looks at the other threads, and the length of a look.
-_WORK, _LOOK = 0.005, 0.002
+#: Seconds of work between two looks at the other threads, and the length of a look: Linux counts the time of a thread
+#: that runs on another core at each tick, every 4 milliseconds or 10, so that a shorter look may see nothing.
+_WORK, _LOOK = 0.02, 0.04
 #: Seconds that a piece of work waits at most, in all.
 _PATIENCE = 10.0
 #: A core is left if the others use so much less than all cores.

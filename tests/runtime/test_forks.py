@@ -219,14 +219,14 @@ print("goes on")
         [sys.executable, "-W", "ignore", "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=600
     )
     error, _, after = done.stdout.rpartition("goes on\n")
-    by_numpy = error.startswith("ImportError ") and any(
-        words in error
-        for words in (
-            "cannot load module more than once per process",
-            "module numpy",
-            "Interpreter change detected",  # NumPy 1
-            "does not support loading in subinterpreters",  # NumPy 2.5, after a page of advice
+    by_numpy = error.startswith(
+        (
+            "ImportError cannot load module more than once per process",
+            "ImportError module numpy",
+            "ImportError Interpreter change detected",  # NumPy 1
         )
     )
+    if error.startswith("ImportError \n"):  # NumPy 2.5 says it after a page of advice
+        by_numpy = "does not support loading in subinterpreters" in error
     assert by_numpy or (not first and error.startswith("ExecutionError expected the main interpreter")), done
     assert (done.returncode, after) == (0, ""), done

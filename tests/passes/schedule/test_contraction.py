@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 
 import numpy as np
 import pytest
@@ -74,6 +75,15 @@ def test_an_iteration_takes_several_steps_of_few_multiply_adds(
     loops = (loop_of(schedule, loop) for loop in schedule.get_loops(ref))
     found = [(loop.kind, constant(loop.extent)) for loop in loops if uses_var(summed.value, {loop.var})]
     assert found == expected
+
+
+def test_an_iteration_has_no_more_multiply_adds_than_pay() -> None:
+    left, right = ((8, 64), lambda i, j, k: (i, k)), ((64, 32), lambda i, j, k: (k, j))
+    schedule = Schedule(sum_of_products((8, 32), left, right, 64))
+    (ref,) = reduction_blocks(schedule)
+    assert apply_rule(ScheduleContraction(), schedule, ref, Target("llvm", mcpu="x86-64-v4", num_threads=1))
+    loops = [loop_of(schedule, loop) for loop in schedule.get_loops(ref)]
+    assert math.prod(constant(loop.extent) or 0 for loop in loops if loop.kind == "unrolled") == 32  # two steps of 16
 
 
 @pytest.mark.parametrize("operands", [1, -1])
