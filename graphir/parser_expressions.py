@@ -6,7 +6,6 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from tilewright.graphir.expr import Call, Constant, Expr, Function, GlobalVar, If, Let, Loop, Tuple, TupleGetItem, Var
@@ -192,7 +191,7 @@ def _constant(value: Any, dtype: str) -> Constant:
     if found.is_bool:
         return Constant(np.asarray(value, np.bool_))
     if not found.is_float:
-        limits = ml_dtypes.iinfo(found.numpy)
+        limits = np.iinfo(found.numpy)
         for item in flat:  # NumPy 1 would wrap it
             if not limits.min <= item <= limits.max:
                 raise ArgumentValueError(f"{item} is out of bounds for {dtype}")
