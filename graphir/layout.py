@@ -85,6 +85,20 @@ class Layout:
                 result.append(whole)
         return tuple(reversed(result))
 
+    def order(self, shape: Sequence[Dim]) -> list[tuple[str, int]]:
+        """Return the order in memory of a tensor's elements: its dimensions of more than one element, as in ``axes``.
+        Dimensions of an axis that follow each other count as one."""
+        found: list[tuple[str, int]] = []
+        for (axis, size), extent in zip(self.axes, shape, strict=True):
+            if isinstance(extent, int) and extent == 1:
+                continue
+            if found and found[-1][0] == axis:
+                found[-1] = axis, found[-1][1] * size
+            else:
+                found.append((axis, size))
+        parts = [axis for axis, _ in found]
+        return [(axis, size if parts.count(axis) > 1 else 0) for axis, size in found]
+
     def matches(self, shape: Sequence[Dim]) -> bool:
         """Return whether a tensor of that shape can have this layout: as many dimensions, and blocks of the right
         size."""

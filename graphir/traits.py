@@ -91,6 +91,11 @@ class Traits:
         type."""
         return self.keeps_order
 
+    def is_reshape(self, args: Sequence[TensorType], attrs: Any) -> bool:
+        """Return whether the elements of the result are those of the one argument, in the same order in memory: the
+        call only gives them another shape (LowerToTensorIR)."""
+        return self.keeps_order
+
     def uniform_value(self, args: Sequence[np.ndarray[Any, Any]], attrs: Any) -> Any:
         """Return the element of the result where all of its elements are equal, as those of each argument are; None:
         they may differ (FoldConstant).

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.graphir.base import Expr as GraphExpr
-from tilewright.graphir.dims import Dim, as_dim, dim_equal, format_shape
+from tilewright.graphir.dims import Dim, as_dim, dim_equal, format_shape, product
 from tilewright.graphir.layout import Layout, parse_layout
 from tilewright.graphir.op import Operator, register_operator
 from tilewright.graphir.ops.common import guarded, normalize
@@ -83,6 +83,12 @@ class layout_transform(Operator):
 
     def is_identity(self, args: Sequence[GraphExpr], attrs: LayoutTransformAttrs) -> bool:
         return attrs.src_layout == attrs.dst_layout
+
+    def is_reshape(self, args: Sequence[TensorType], attrs: LayoutTransformAttrs) -> bool:
+        (x,) = args
+        out = self.infer_type(args, attrs)
+        source, target = parse_layout(attrs.src_layout), parse_layout(attrs.dst_layout)
+        return dim_equal(product(x.shape), product(out.shape)) and source.order(x.shape) == target.order(out.shape)
 
     def compute(self, args: Sequence[Tensor], attrs: LayoutTransformAttrs, out: TensorType) -> Tensor:
         (x,) = args

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.graphir.base import Expr as GraphExpr
+from tilewright.graphir.dims import dim_equal
 from tilewright.graphir.op import Operator, register_operator
 from tilewright.graphir.ops.common import axis_index, normalize, sequence_of
 from tilewright.graphir.types import TensorType
@@ -61,6 +62,11 @@ class transpose(Operator):
 
     def is_identity(self, args: Sequence[GraphExpr], attrs: TransposeAttrs) -> bool:
         return self.order(args[0].ndim, attrs) == list(range(args[0].ndim))
+
+    def is_reshape(self, args: Sequence[TensorType], attrs: TransposeAttrs) -> bool:
+        (x,) = args
+        moved = [axis for axis in self.order(x.ndim, attrs) if not dim_equal(x.shape[axis], 1)]
+        return moved == sorted(moved)
 
     def compute(self, args: Sequence[Tensor], attrs: TransposeAttrs, out: TensorType) -> Tensor:
         (x,) = args

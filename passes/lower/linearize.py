@@ -15,6 +15,7 @@ from tilewright.graphir.expr import Call, Constant, Expr, Function, GlobalVar, I
 from tilewright.graphir.keys import IN_PLACE, ROW_PADDING
 from tilewright.graphir.loop_calls import check_kernel_call, kernel_numbers, passed_numbers
 from tilewright.graphir.module import IRModule
+from tilewright.graphir.op import Operator
 from tilewright.graphir.origins import Origin, call_formula, call_origins
 from tilewright.graphir.types import TensorType
 from tilewright.graphir.visitor import post_order
@@ -40,6 +41,7 @@ class Value:
             arena, at ``place``).
         whole: the value in whose memory it lies, if it has no memory of its own.
         begin: its offset there: an index for each dimension.
+        is_view: whether it is all of ``whole`` under another shape, and has no offset.
         row_padding: unused elements of memory after each of its rows.
     """
 
@@ -50,6 +52,15 @@ class Value:
     whole: Value | None = None
     begin: tuple[int, ...] = ()
     row_padding: int = 0
+    is_view: bool = False
+
+    @property
+    def viewed(self) -> Value:
+        """Return the value that this one is a view of, through views of views; itself if it is none."""
+        value = self
+        while value.is_view and value.whole is not None:
+            value = value.whole
+        return value
 
     @property
     def owner(self) -> Value:
@@ -154,8 +165,14 @@ def linearize(function: Function, mod: IRModule) -> Program:
     instructions: list[Instruction] = []
     results = _flatten(linearizer.emit(body, environment, instructions))
     outputs: list[Value] = []
+    wholes = {value.whole for value in linearizer.shared.values()}
     for index, value in enumerate(results):
-        if value.role != "temporary" or value.whole is not None or value.row_padding:
+        made = value.viewed
+        if value.is_view and made.role == "temporary" and made.whole is None and made not in wholes:
+            # The kernel writes to the memory of the result, of which its own is the view then.
+            value = made.whole = Value(value.type)
+            made.is_view = True
+        elif value.role != "temporary" or value.whole is not None or value.row_padding:
             value = Value(value.type)
             instructions.append(Copy(results[index], value))
         value.role, value.index = "output", index
@@ -305,6 +322,10 @@ class _Linearizer:
             return result
         if isinstance(callee, Function):
             return self._emit_function(call.op, args, known, into)
+        if isinstance(callee, Operator) and callee.name == "reshape":
+            (value,) = args
+            assert isinstance(value, Value)
+            return Value(call.tensor_type, whole=value, is_view=True)
         raise CodegenError(f"a call of {call.op} was not lowered; run the pass LowerToTensorIR first")
 
     def _emit_if(self, node: If, known: Mapping[Expr, Meaning], into: list[Instruction]) -> Meaning:

@@ -14,6 +14,7 @@ Functions that the module holds as loops already become kernels, too (:mod:`.ado
 Groups that are equal up to names, and to the formulas of their sizes (see :mod:`.generalize`), share one function. A
 call of an operator outside a group is a group of its own. A kernel's attribute ``operators`` names the operators that
 it computes; each call of the kernel names the operators of the graph that this call computes (``graphir.origins``).
+Calls that only give a tensor another shape stay in the graph as ``reshape`` (:mod:`.views`).
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from tilewright.passes.lower.inner_calls import check_inner_calls
 from tilewright.passes.lower.overwrites import find_overwrites
 from tilewright.passes.lower.parts import Excess, assemble, find_parts, with_strides
 from tilewright.passes.lower.primitive import flat_types, lower_primitive
+from tilewright.passes.lower.views import find_views
 from tilewright.passes.properties import GROUPS, NEST, PLAIN_LAYOUTS, TYPED, UNFOLDED, UNGROUPED
 from tilewright.passes.registry import register_pass
 from tilewright.tensorir.keys import OPERATORS, OVERWRITES, SCHEDULE
@@ -66,7 +68,7 @@ class LowerToTensorIR(ModulePass):
         lowered: dict[GlobalVar, AnyFunction] = {}
         for key, function in mod.functions.items():
             if isinstance(function, Function):
-                lowered[key] = kernels.lower(function)
+                lowered[key] = kernels.lower(function, is_model=key.name == "main")
             else:
                 check_inner_calls(function, mod)
                 lowered[key] = guard_accesses(adopt(function, key.name), ctx)
@@ -84,15 +86,20 @@ class _Kernels:
         self._sizes = SizeGeneralizer()
         self._known: dict[int, list[tuple[Function, list[Excess | None] | None, GlobalVar]]] = {}
         self._parts: dict[Expr, Excess] = {}
+        self._views = set[Expr]()
 
-    def lower(self, function: Function) -> Function:
+    def lower(self, function: Function, is_model: bool) -> Function:
         self._parts = find_parts(function)
+        self._views = find_views(function, is_model, self._parts)
         groups: dict[Expr, Expr] = {node: node for node in post_order(function) if is_primitive(node)}
         return function.with_body(rewrite(function.body, self._replace, groups))
 
     def _replace(self, old: Expr, new: Expr) -> Expr:
         if not isinstance(new, Call) or not isinstance(old, Call):
             return new
+        if old in self._views:
+            attrs = {"newshape": old.tensor_type.shape}
+            return Call("reshape", new.args, attrs, old.type, old.span)
         if isinstance(new.op, Function) and new.op.attrs.get(PRIMITIVE):
             return self._call(new, new.op, new.args, self._strides(old, old.args))
         if isinstance(new.op, Operator):

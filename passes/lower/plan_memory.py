@@ -324,17 +324,15 @@ class _Emitter:
                 self.formulas[made] = instruction.formula
             return made
         if isinstance(instruction, Copy):
-            if instruction.source.row_padding or (
-                instruction.source.whole is not None
-                and any(excess(instruction.source.type.shape, instruction.source.owner.type.shape))
+            source = instruction.source.viewed
+            if source.row_padding or (
+                source.whole is not None and any(excess(source.type.shape, source.owner.type.shape))
             ):
-                raise CodegenError(
-                    f"a value of {instruction.source.type} cannot be copied: it is not contiguous in memory"
-                )
-            size = as_expr(_bytes(instruction.source))
+                raise CodegenError(f"a value of {source.type} cannot be copied: it is not contiguous in memory")
+            size = as_expr(_bytes(source))
             target = instruction.target
             row = None if instruction.row is None else self._load(instruction.row)
-            addresses = (self._address(instruction.source), self._address(target, row))
+            addresses = (self._address(source), self._address(target, row))
             copy = self._call(COPY_KERNEL, (*addresses, size))
             return copy if row is None else IfThenElse(row < as_expr(target.type.shape[0]), copy)
         if isinstance(instruction, Branch):
@@ -370,6 +368,7 @@ class _Emitter:
 
     def _address(self, value: Value, row: Expr | None = None) -> Expr:
         """Return the address of a value, or of its row ``row``."""
+        value = value.viewed
         begin: list[Expr] = [as_expr(0)] * value.type.ndim
         owner = value
         while owner.whole is not None:
@@ -387,6 +386,7 @@ class _Emitter:
 
     def _load(self, value: Value) -> Expr:
         """Load a scalar integer or bool value as int64."""
+        value = value.viewed
         if value.role != "temporary":
             return cast("int64", BufferLoad(self._buffer(value), tuple([as_expr(0)] * value.type.ndim)))
         if value.type.dtype.is_bool:
