@@ -22,6 +22,7 @@ __all__ = [
     "SIZES",
     "STATE",
     "SYMBOLS",
+    "VIEW",
 ]
 
 #: Whether a function is a group of operators that becomes one kernel. Set by ``FuseOps``.
@@ -33,6 +34,10 @@ IN_PLACE = "in_place"
 
 #: On a group and its kernel: the number of unused elements behind each row (the last dimension) of the result.
 ROW_PADDING = "row_padding"
+
+#: On a group that only gives its argument another shape: whether its result is a view of the argument's memory, so that
+#: nothing is copied. Set by ``LowerToTensorIR``.
+VIEW = "view"
 
 #: On a group over plain sizes: the variables that represent them. Each is a dimension of a parameter.
 SIZES = "sizes"

@@ -2,7 +2,8 @@
 
 A group ``fn (%a, %b) attrs {"Primitive": True, "in_place": (0, 1)} { concatenate(%a, %b) }`` states that the kernels
 that compute its arguments 0 and 1 write them into the memory of the result. A group with ``"row_padding": 16`` leaves
-memory for 16 elements behind each row of its result. The values of the graph are the same without the attributes.
+memory for 16 elements behind each row of its result. The result of one with ``"view": True``, which only gives its
+argument another shape, is the argument's memory. The values of the graph are the same without the attributes.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Sequence
 
 from tilewright.graphir.dims import Dim, dim_equal, simplify
 from tilewright.graphir.expr import Call, Expr, Function
-from tilewright.graphir.keys import IN_PLACE, ROW_PADDING
+from tilewright.graphir.keys import IN_PLACE, ROW_PADDING, VIEW
 from tilewright.graphir.op import Operator
 
 
@@ -25,6 +26,11 @@ def in_place(node: Expr) -> tuple[int, ...]:
 def row_padding(node: Expr) -> int:
     """Return the number of unused elements behind each row of a call's result; 0 for most calls."""
     return int(node.op.attrs.get(ROW_PADDING, 0)) if isinstance(node, Call) and isinstance(node.op, Function) else 0
+
+
+def is_view(node: Expr) -> bool:
+    """Return whether a call's result is a view of its argument's memory."""
+    return isinstance(node, Call) and isinstance(node.op, Function) and bool(node.op.attrs.get(VIEW))
 
 
 def inner_call(node: Call) -> Call:

@@ -15,8 +15,8 @@ from tilewright.graphir.expr import Call, Constant, Expr, Function, GlobalVar, I
 from tilewright.graphir.keys import IN_PLACE, ROW_PADDING
 from tilewright.graphir.loop_calls import check_kernel_call, kernel_numbers, passed_numbers
 from tilewright.graphir.module import IRModule
-from tilewright.graphir.op import Operator
 from tilewright.graphir.origins import Origin, call_formula, call_origins
+from tilewright.graphir.parts import is_view
 from tilewright.graphir.types import TensorType
 from tilewright.graphir.visitor import post_order
 from tilewright.passes.graph.walk import identity, rewrite_graph
@@ -320,12 +320,12 @@ class _Linearizer:
             if not is_empty(callee):
                 into.append(kernel_call)
             return result
-        if isinstance(callee, Function):
-            return self._emit_function(call.op, args, known, into)
-        if isinstance(callee, Operator) and callee.name == "reshape":
+        if is_view(call):
             (value,) = args
             assert isinstance(value, Value)
             return Value(call.tensor_type, whole=value, is_view=True)
+        if isinstance(callee, Function):
+            return self._emit_function(call.op, args, known, into)
         raise CodegenError(f"a call of {call.op} was not lowered; run the pass LowerToTensorIR first")
 
     def _emit_if(self, node: If, known: Mapping[Expr, Meaning], into: list[Instruction]) -> Meaning:

@@ -14,7 +14,7 @@ Functions that the module holds as loops already become kernels, too (:mod:`.ado
 Groups that are equal up to names, and to the formulas of their sizes (see :mod:`.generalize`), share one function. A
 call of an operator outside a group is a group of its own. A kernel's attribute ``operators`` names the operators that
 it computes; each call of the kernel names the operators of the graph that this call computes (``graphir.origins``).
-Calls that only give a tensor another shape stay in the graph as ``reshape`` (:mod:`.views`).
+Groups that only give a tensor another shape stay in the graph, as views of its memory (:mod:`.views`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tilewright.graphir.expr import Call, Expr, Function, GlobalVar
-from tilewright.graphir.keys import IN_PLACE, PRIMITIVE, ROW_PADDING
+from tilewright.graphir.keys import IN_PLACE, PRIMITIVE, ROW_PADDING, VIEW
 from tilewright.graphir.module import AnyFunction, IRModule
 from tilewright.graphir.op import Operator
 from tilewright.graphir.origins import KernelOrigins, Origin, operator_origins
@@ -98,8 +98,7 @@ class _Kernels:
         if not isinstance(new, Call) or not isinstance(old, Call):
             return new
         if old in self._views:
-            attrs = {"newshape": old.tensor_type.shape}
-            return Call("reshape", new.args, attrs, old.type, old.span)
+            return _view(new)
         if isinstance(new.op, Function) and new.op.attrs.get(PRIMITIVE):
             return self._call(new, new.op, new.args, self._strides(old, old.args))
         if isinstance(new.op, Operator):
@@ -158,6 +157,14 @@ class _Kernels:
         self._numbers[wanted] = number
         self._names.add(name)
         return name
+
+
+def _view(call: Call) -> Call:
+    """Return a call of a group, or of an operator, as a view of its argument's memory."""
+    group = as_group(call)[0] if isinstance(call.op, Operator) else call.op
+    assert isinstance(group, Function)
+    marked = Function(group.params, group.body, attrs={**group.attrs, VIEW: True})
+    return Call(marked, call.args, None, call.type, call.span)
 
 
 def _kernel_name(operators: Sequence[str]) -> str:

@@ -11,12 +11,12 @@ After::
 
     def @main(%x) {
       %0 = @global_avg_pool2d(%x)
-      %1 = reshape(%0, newshape=(n, 64))
+      %1 = fn (%p) primitive view { nn.batch_flatten(layout_transform(%p, ...)) }(%0)
       %2 = @dense(%1, const#0)
 
-A view lies in memory that nothing writes after the view is made: that of a kernel's result, of an input of the model, or
-of a constant. The state of a loop, which is overwritten, gets no view. Where the model returns a view of a kernel's result,
-the kernel writes to the memory of the model's result; other results that are reshapes stay kernels.
+A view lies in memory that nothing writes after the view is made: that of a kernel's result, of an input of the model,
+or of a constant. The state of a loop, which is overwritten, gets no view. Where the model returns a view of a kernel's
+result, the kernel writes to the memory of the model's result; other results that are reshapes stay kernels.
 """
 
 from __future__ import annotations

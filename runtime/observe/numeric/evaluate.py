@@ -23,11 +23,13 @@ from tilewright.graphir.expr import Call, Expr, Function
 from tilewright.graphir.interpreter import evaluate_parts
 from tilewright.graphir.module import IRModule
 from tilewright.graphir.op import Operator
+from tilewright.graphir.parts import is_view
 from tilewright.graphir.types import FuncType, TensorType, TupleType, Type
 from tilewright.graphir.visitor import post_order
 from tilewright.passes.base import Pass
 from tilewright.passes.context import PassContext
 from tilewright.passes.graph import HoistLoopInvariant, InferType, SimplifyInference
+from tilewright.passes.graph.walk import children_outside_groups, is_primitive
 from tilewright.passes.lower import LowerToTensorIR
 from tilewright.passes.lower.linearize import model_constants
 from tilewright.passes.lower.primitive import flat_types
@@ -202,7 +204,8 @@ class Evaluator:
 
 def _has_operators(mod: IRModule) -> bool:
     graphs = [function for function in mod.functions.values() if isinstance(function, Function)]
-    return any(isinstance(node, Call) and isinstance(node.op, Operator) for node in post_order(*graphs))
+    calls = [node for node in post_order(*graphs, children_of=children_outside_groups) if isinstance(node, Call)]
+    return any((isinstance(call.op, Operator) or is_primitive(call.op)) and not is_view(call) for call in calls)
 
 
 def random_inputs(mod: IRModule, seed: int = 0, sizes: Mapping[str, int] | None = None) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from tilewright.runtime.observe.profile.arena import Allocation, allocations, li
 from tilewright.tensorir import PrimFunc
 from tilewright.tensorir.stmt import sequence
 
-SIDE = 64
+SIDE = 128
 BYTES = SIDE * SIDE * 4
 
 
