@@ -321,9 +321,9 @@ class _Linearizer:
                 into.append(kernel_call)
             return result
         if is_view(call):
-            (value,) = args
-            assert isinstance(value, Value)
-            return Value(call.tensor_type, whole=value, is_view=True)
+            (seen,) = args
+            assert isinstance(seen, Value)
+            return Value(call.tensor_type, whole=seen, is_view=True)
         if isinstance(callee, Function):
             return self._emit_function(call.op, args, known, into)
         raise CodegenError(f"a call of {call.op} was not lowered; run the pass LowerToTensorIR first")
