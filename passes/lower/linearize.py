@@ -1,27 +1,23 @@
-"""Linearize a graph function into a list of instructions on values: kernel calls, copies, branches and loops.
-
-The list is in order of execution; branches and loops hold lists of their own.
-"""
+"""Linearize a graph function into a list of instructions (:mod:`.instructions`)."""
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Union
 
-from tilewright.graphir.dims import Dim, dim_equal, product, symbol
+from tilewright.graphir.dims import dim_equal, product, symbol
 from tilewright.graphir.expr import Call, Constant, Expr, Function, GlobalVar, If, Let, Loop, Tuple, TupleGetItem, Var
 from tilewright.graphir.keys import IN_PLACE, ROW_PADDING
 from tilewright.graphir.loop_calls import check_kernel_call, kernel_numbers, passed_numbers
 from tilewright.graphir.module import IRModule
-from tilewright.graphir.origins import Origin, call_formula, call_origins
+from tilewright.graphir.origins import call_formula, call_origins
 from tilewright.graphir.parts import is_view
 from tilewright.graphir.types import TensorType
 from tilewright.graphir.visitor import post_order
 from tilewright.passes.graph.walk import identity, rewrite_graph
+from tilewright.passes.lower.instructions import Branch, Copy, CountedLoop, Instruction, KernelCall, Program, Value
 from tilewright.passes.lower.primitive import flat_types
-from tilewright.passes.lower.storage import Place
 from tilewright.tensorir import expr as tir
 from tilewright.tensorir.errors import CodegenError
 from tilewright.tensorir.functor import free_vars, substitute
@@ -31,113 +27,8 @@ from tilewright.tensorir.stmt import PrimFunc, SeqStmt
 #: A function whose calls nest deeper than this is reported as recursive.
 _MAX_CALL_DEPTH = 64
 
-
-@dataclasses.dataclass(eq=False)
-class Value:
-    """A tensor while the model runs.
-
-    Attributes:
-        role: ``input``, ``constant``, ``output`` (parameter number ``index`` of that role) or ``temporary`` (in the
-            arena, at ``place``).
-        whole: the value in whose memory it lies, if it has no memory of its own.
-        begin: its offset there: an index for each dimension.
-        is_view: whether it is all of ``whole`` under another shape, and has no offset.
-        row_padding: unused elements of memory after each of its rows.
-    """
-
-    type: TensorType
-    role: str = "temporary"
-    index: int = 0
-    place: Place | None = None
-    whole: Value | None = None
-    begin: tuple[int, ...] = ()
-    row_padding: int = 0
-    is_view: bool = False
-
-    @property
-    def viewed(self) -> Value:
-        """Return the value that this one is a view of, through views of views; itself if it is none."""
-        value = self
-        while value.is_view and value.whole is not None:
-            value = value.whole
-        return value
-
-    @property
-    def owner(self) -> Value:
-        """Return the value that owns the memory: this one, unless it is a part of another."""
-        value = self
-        while value.whole is not None:
-            value = value.whole
-        return value
-
-
-@dataclasses.dataclass(eq=False)
-class KernelCall:
-    """A call of a PrimFunc.
-
-    Attributes:
-        variables: the values of its symbolic dimensions.
-        overwrites: the positions of arguments whose memory the result may take if it is their last use.
-        origins: the operators of the graph that it computes.
-        formula: the kernel's name before it was merged with others; None if it was not.
-    """
-
-    kernel: str
-    args: list[Value]
-    results: list[Value]
-    workspaces: list[Value]
-    variables: list[Dim]
-    overwrites: tuple[int, ...] = ()
-    origins: tuple[Origin, ...] = ()
-    formula: str | None = None
-
-
-@dataclasses.dataclass(eq=False)
-class Copy:
-    """Copy ``source`` to ``target``, or to row ``row`` of it if ``row`` is given and below the number of rows."""
-
-    source: Value
-    target: Value
-    row: Value | None = None
-
-
-@dataclasses.dataclass(eq=False)
-class Branch:
-    """Run ``then_body`` if the bool ``condition`` holds, else ``else_body``."""
-
-    condition: Value
-    then_body: list[Instruction]
-    else_body: list[Instruction]
-
-
-@dataclasses.dataclass(eq=False)
-class CountedLoop:
-    """Run ``body`` for ``counter`` = 0, 1, ... below ``trip_count``, while ``alive`` holds.
-
-    ``check`` runs before each iteration and sets ``alive``.
-    """
-
-    trip_count: Value
-    counter: Value
-    alive: Value | None
-    check: list[Instruction]
-    body: list[Instruction]
-
-
-Instruction = KernelCall | Copy | Branch | CountedLoop
-
 #: The value of an expression: a tensor, or a (nested) tuple of tensors.
 Meaning = Union[Value, "list[Meaning]"]
-
-
-@dataclasses.dataclass
-class Program:
-    """A linearized function: the values of its parameters and results, and its instructions."""
-
-    inputs: list[Value]
-    constants: list[Constant]
-    outputs: list[Value]
-    body: list[Instruction]
 
 
 def is_empty(kernel: PrimFunc) -> bool:
@@ -146,7 +37,7 @@ def is_empty(kernel: PrimFunc) -> bool:
 
 
 def linearize(function: Function, mod: IRModule) -> Program:
-    """Return the instructions of ``function``, which calls only PrimFuncs, and functions that are inlined here.
+    """Return the instructions of ``function``, which calls only PrimFuncs, views, and functions that are inlined here.
 
     Raises:
         CodegenError: a call of an operator that was not lowered, or recursion.

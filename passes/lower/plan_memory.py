@@ -32,17 +32,8 @@ from tilewright.passes.base import ModulePass
 from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import module_pass
 from tilewright.passes.lower.ended_loops import loop_while
-from tilewright.passes.lower.linearize import (
-    Branch,
-    Copy,
-    CountedLoop,
-    Instruction,
-    KernelCall,
-    Program,
-    Value,
-    is_empty,
-    linearize,
-)
+from tilewright.passes.lower.instructions import Branch, Copy, CountedLoop, Instruction, KernelCall, Program, Value
+from tilewright.passes.lower.linearize import is_empty, linearize
 from tilewright.passes.lower.storage import ALIGNMENT, ArenaAllocator
 from tilewright.passes.properties import LOOPS, MAIN, WORKSPACES
 from tilewright.passes.registry import register_pass

@@ -17,16 +17,9 @@ from tilewright.graphir.dims import Dim, bind_dims
 from tilewright.graphir.expr import Function
 from tilewright.graphir.module import IRModule
 from tilewright.graphir.origins import Origin
-from tilewright.passes.lower.linearize import (
-    Branch,
-    Copy,
-    CountedLoop,
-    Instruction,
-    KernelCall,
-    Value,
-    linearize,
-)
-from tilewright.passes.lower.linearize import Program as ProgramCode
+from tilewright.passes.lower.instructions import Branch, Copy, CountedLoop, Instruction, KernelCall, Value
+from tilewright.passes.lower.instructions import Program as ProgramCode
+from tilewright.passes.lower.linearize import linearize
 from tilewright.passes.lower.storage import ALIGNMENT
 from tilewright.runtime.observe.numeric.kernels import KernelRunner
 from tilewright.runtime.runners import contiguous

@@ -6,16 +6,8 @@ import pytest
 
 from tilewright import graphir as gi
 from tilewright.graphir.module import IRModule
-from tilewright.passes.lower.linearize import (
-    Branch,
-    Copy,
-    CountedLoop,
-    Instruction,
-    KernelCall,
-    Program,
-    linearize,
-    model_constants,
-)
+from tilewright.passes.lower.instructions import Branch, Copy, CountedLoop, Instruction, KernelCall, Program
+from tilewright.passes.lower.linearize import linearize, model_constants
 from tilewright.tensorir import parse
 from tilewright.tensorir.errors import CodegenError
 from tilewright.tensorir.stmt import PrimFunc

@@ -13,7 +13,8 @@ from tilewright import graphir as gi
 from tilewright.graphir.module import IRModule
 from tilewright.passes import PassContext
 from tilewright.passes.lower import LowerToTensorIR
-from tilewright.passes.lower.linearize import KernelCall, linearize
+from tilewright.passes.lower.instructions import KernelCall
+from tilewright.passes.lower.linearize import linearize
 from tilewright.passes.lower.overwrites import find_overwrites
 from tilewright.passes.lower.plan_memory import plan
 from tilewright.passes.lower.primitive import lower_primitive

@@ -10,7 +10,8 @@ from tilewright.graphir.module import IRModule
 from tilewright.graphir.parts import excess
 from tilewright.passes.graph.walk import as_group
 from tilewright.passes.lower import LowerToTensorIR, PlanMemory
-from tilewright.passes.lower.linearize import KernelCall, is_empty, linearize
+from tilewright.passes.lower.instructions import KernelCall
+from tilewright.passes.lower.linearize import is_empty, linearize
 from tilewright.passes.lower.parts import assemble, find_parts, with_strides
 from tilewright.passes.lower.plan_memory import plan
 from tilewright.passes.lower.primitive import lower_primitive

@@ -21,7 +21,8 @@ from tilewright.graphir.visitor import post_order
 from tilewright.passes import PassContext
 from tilewright.passes.graph.walk import as_group, children_outside_groups
 from tilewright.passes.lower import LowerToTensorIR
-from tilewright.passes.lower.linearize import Copy, KernelCall, Program, linearize
+from tilewright.passes.lower.instructions import Copy, KernelCall, Program
+from tilewright.passes.lower.linearize import linearize
 from tilewright.passes.lower.plan_memory import plan
 
 Array = np.ndarray[Any, Any]
