@@ -11,6 +11,7 @@ from typing import Any
 from tilewright.graphir.base import Expr as GraphExpr
 from tilewright.graphir.dims import Dim, analyzer_for, as_dim, simplify
 from tilewright.graphir.expr import Call, Tuple
+from tilewright.graphir.layout import parse_layout
 from tilewright.graphir.op import Operator, get_operator, register_alias, register_operator
 from tilewright.graphir.ops.common import axis_index, normalize, sequence_of
 from tilewright.graphir.types import TensorType, TupleType
@@ -113,6 +114,34 @@ class slice(Operator):
             indices[axis] = _builtin_slice(begin, end, stride)
         return x[tuple(indices)].copy()
 
+    def in_layout(
+        self,
+        args: Sequence[GraphExpr],
+        blocked: Sequence[GraphExpr | None],
+        attrs: SliceAttrs,
+        plain: str,
+        target: str,
+    ) -> GraphExpr | None:
+        (x,), (data,) = args, blocked
+        source, layout = parse_layout(plain), parse_layout(target)
+        if data is None or x.ndim != source.ndim:
+            return None
+        axes = range(len(attrs.begin)) if attrs.axes is None else [axis % x.ndim for axis in attrs.axes]
+        ranges = self.ranges(x.shape, attrs)
+        bounds: list[tuple[Any, Any, int]] = []
+        for axis, begin, end, stride in zip(axes, attrs.begin, attrs.end, attrs.strides, strict=True):
+            block = layout.block(source.axes[axis][0])
+            if block > 1:
+                blocks = _whole_blocks(x.shape[axis], *ranges[axis], block)
+                if blocks is None:
+                    return None
+                begin, end = blocks
+            bounds.append((begin, end, stride))
+        positions = [layout.position(source.axes[axis][0]) for axis in axes]
+        begins, ends, strides = zip(*bounds, strict=True) if bounds else ((), (), ())
+        made = {"begin": begins, "end": ends, "strides": strides, "axes": positions}
+        return Call(self, (data,), made, None, data.span)
+
     def compute(self, args: Sequence[Tensor], attrs: SliceAttrs, out: TensorType) -> Tensor:
         (x,) = args
         ranges = self.ranges([as_dim(extent) for extent in x.shape], attrs)
@@ -126,6 +155,17 @@ class slice(Operator):
 
 
 _builtin_slice = builtins.slice
+
+
+def _whole_blocks(extent: Dim, first: Dim, count: Dim, stride: int, block: int) -> tuple[int, int] | None:
+    """Return the first block and the one behind the last of ``count`` elements from ``first`` on; None if they do not
+    fill whole blocks. The last block of the axis is whole: zeros follow its elements."""
+    if not isinstance(extent, int) or not isinstance(first, int) or not isinstance(count, int) or stride != 1:
+        return None
+    end = first + count
+    if count == 0 or first % block or (end % block and end != extent):
+        return None
+    return first // block, -(-end // block)
 
 
 def _range(extent: Dim, begin: int | Expr | None, end: int | Expr | None, stride: int) -> tuple[Dim, Dim, int]:
