@@ -35,6 +35,10 @@ def conv(x: gi.Expr, channels: int, size: int = 3) -> gi.Expr:
     return gi.nn.conv2d(x, gi.const(RNG.standard_normal(shape).astype(np.float32)), padding=(size // 2, size // 2))
 
 
+def part(x: gi.Expr, begin: int, end: int) -> gi.Expr:
+    return gi.slice(x, begin=(begin,), end=(end,), axes=(1,))
+
+
 def transforms(mod: gi.IRModule) -> list[tuple[str, str]]:
     calls = [call for call in call_nodes(mod["main"].body) if call.op.name == "layout_transform"]
     return [
@@ -55,6 +59,10 @@ BETWEEN = {
     "interpolation": lambda y: gi.nn.resize(y, scale=(2.0, 1.0), method="linear"),
     "known sizes": lambda y: gi.match_shape(y, shape=(y.shape[0], 16, 8, 8)) + y,
     "pixels of four channels": lambda y: gi.nn.interleave(gi.concatenate([y, y], axis=1), strides=(1, 2)),
+    "halves of the channels": lambda y: part(y, 0, 8) * part(y, 8, 16),
+    "part of the image": lambda y: gi.slice(
+        y, begin=(None, -1, 7), end=(1, None, None), strides=(1, -2, -3), axes=(0, 3, 2)
+    ),
     "map of one channel": lambda y: y * gi.const(RNG.standard_normal((1, 1, 8, 8)).astype(np.float32)),
 }
 
@@ -124,6 +132,28 @@ def test_images_whose_last_blocks_are_not_full_are_joined_in_the_plain_layout(ke
     mod = gi.IRModule({"main": gi.Function([x], conv(gi.concatenate([conv(x, 12), conv(x, 8)], axis=1), 8))})
     after = keeps_values(PIPELINE, mod, RNG.standard_normal((1, 8, 4, 4)).astype(np.float32))
     assert ("NCHW8c", "NCHW") in transforms(after)[:-1]
+
+
+@pytest.mark.parametrize(
+    ("channels", "bounds", "plain"),
+    [
+        (22, {"begin": (8,), "end": (22,)}, False),  # the last block, of which a part is full
+        (22, {"begin": (-14,), "end": (99,)}, False),
+        (22, {"begin": (8,), "end": (None,)}, False),
+        (20, {"begin": (8,), "end": (18,)}, True),  # zeros would have to follow
+        (16, {"begin": (4,), "end": (16,)}, True),
+        (16, {"begin": (0,), "end": (12,)}, True),
+        (16, {"begin": (None,), "end": (None,), "strides": (2,)}, True),
+        (16, {"begin": (None,), "end": (None,), "strides": (-1,)}, True),
+    ],
+    ids=str,
+)
+def test_slices_of_whole_blocks_of_channels_keep_the_layout(keeps_values, channels, bounds, plain):
+    x = gi.var("x", shape=("n", 8, 6, 6))
+    some = gi.slice(conv(x, channels), axes=(1,), **bounds)
+    mod = gi.IRModule({"main": gi.Function([x], conv(some, 8))})
+    after = keeps_values(PIPELINE, mod, normal(2, 8, 6, 6))
+    assert (("NCHW8c", "NCHW") in transforms(after)[:-1]) == plain
 
 
 def test_channels_that_fill_half_a_vector_lie_in_a_smaller_block(keeps_values):
