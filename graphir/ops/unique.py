@@ -19,7 +19,7 @@ def unique(x: Expr, sorted: bool = True, axis: int | None = None) -> tuple[Expr,
     """Find the distinct elements of ``x``, or its distinct slices along ``axis``, as ``numpy.unique`` does.
 
     Args:
-        x: a tensor of numbers.
+        x: a tensor of numbers or bools.
         sorted: whether they are in ascending order (slices: by their first elements, then the second ...) rather than
             in order of first occurrence.
         axis: the axis whose slices are compared; None: compare the elements of the flattened tensor.
@@ -38,7 +38,9 @@ def unique(x: Expr, sorted: bool = True, axis: int | None = None) -> tuple[Expr,
         raise TypeInferenceError(f"unique: axis: expected an axis of {x.type}, found {axis}")
     slices = calls.reshape(x, newshape=(product(x.type.shape),)) if axis is None else x
     along = 0 if axis is None else axis % x.type.ndim
-    order, starts_group = _sorted(slices, along)
+    # Numbers are sorted, not bools.
+    keys = calls.cast(slices, dtype="uint8") if slices.tensor_type.dtype.is_bool else slices
+    order, starts_group = _sorted(keys, along)
     assert isinstance(order.type, TensorType)
     extent = order.type.shape[0]
     group = calls.subtract(call_operator("cumsum", calls.cast(starts_group, dtype="int64"), axis=0), 1)

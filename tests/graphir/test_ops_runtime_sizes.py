@@ -113,7 +113,7 @@ def test_boxes_and_scores_agree_with_their_reference(check: Any) -> None:
     check("nn.suppress_overlaps", types, {}, oracle, values)
 
 
-@pytest.mark.parametrize("dtype", ["int8", "uint64", "float16", "float32", "float64"])
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint64", "float16", "float32", "float64"])
 def test_different_elements_as_numpy_finds_them(dtype: str) -> None:
     x = gi.var("x", shape=("h", 3), dtype=dtype)
     model = tw.build(gi.Function([x], gi.Tuple(unique(x))))

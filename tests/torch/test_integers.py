@@ -1,4 +1,4 @@
-"""Operators of integers alone, which the database of operators has no samples of in float32."""
+"""Operators of integers alone, and of bools, which the database of operators has no samples of in float32."""
 
 from __future__ import annotations
 
@@ -43,6 +43,14 @@ def test_the_greatest_divisor_of_the_least_number_is_that_of_pytorch() -> None:
     x, y = torch.tensor([-(2**63), -(2**63), 0, 12]), torch.tensor([103, 0, -(2**63), -(2**63)])
     model = tw.build(tw.from_exported(programs.exported(programs.Program(torch.gcd), (x, y))))
     np.testing.assert_array_equal(model(x, y), torch.gcd(x, y).numpy())
+
+
+@pytest.mark.parametrize("function", [torch.clamp_min, torch.clamp_max, torch.fmin, torch.fmax, torch.clamp])
+def test_bounds_of_bools_are_logical(function: Callable[..., Any]) -> None:
+    x, y = torch.tensor([[False], [True]]), torch.tensor([False, True])
+    found = gi.evaluate(tw.from_exported(programs.exported(programs.Program(function), (x, y))), x.numpy(), y.numpy())
+    assert found.dtype == bool
+    np.testing.assert_array_equal(found, function(x, y).numpy())
 
 
 @pytest.mark.parametrize("function", [torch.tril_indices, torch.triu_indices])

@@ -139,10 +139,15 @@ _OVERLOADS = {
 }
 
 
+def _binary(node: Node, name: str, x: Any, y: Any) -> Expr:
+    """Apply a binary operator to operands of the result's type; to bools, the logical operator that it means."""
+    logical = _LOGICAL.get(name) if node.dtype.is_bool else None
+    return get_operator(logical or name)(node.tensor(x), node.tensor(y))
+
+
 def _register_binary(overload: str, name: str) -> None:
     def convert(node: Node, x: Any, y: Any) -> Expr:
-        logical = _LOGICAL.get(name) if node.dtype.is_bool else None
-        return get_operator(logical or name)(node.tensor(x), node.tensor(y))
+        return _binary(node, name, x, y)
 
     convert.__qualname__ = f"binary_{overload}"
     suffixes = _OVERLOADS.get(overload, ("Tensor", "Scalar", "Scalar_Tensor"))
@@ -233,10 +238,10 @@ def power(node: Node, x: Any, y: Any) -> Expr:
 @converter("aten.fmax.default", "aten.fmin.default")
 def extreme_of_numbers(node: Node, x: Expr, y: Expr) -> Expr:
     """Return the greater or the lesser of two elements; of NaN and a number the number."""
-    a, b = node.tensor(x), node.tensor(y)
-    found = get_operator("maximum" if node.label.startswith("aten.fmax") else "minimum")(a, b)
+    found = _binary(node, "maximum" if node.label.startswith("aten.fmax") else "minimum", x, y)
     if not node.dtype.is_float:
         return found
+    a, b = node.tensor(x), node.tensor(y)
     return where(get_operator("isnan")(a), b, where(get_operator("isnan")(b), a, found))
 
 
@@ -334,8 +339,8 @@ def clamp(node: Node, x: Expr, low: Any, high: Any) -> Expr:
     """Limit the elements to bounds, either of which may be missing. NaN stays."""
     result = node.tensor(x)
     if low is not None:
-        result = get_operator("maximum")(result, node.tensor(low))
-    return result if high is None else get_operator("minimum")(result, node.tensor(high))
+        result = _binary(node, "maximum", result, low)
+    return result if high is None else _binary(node, "minimum", result, high)
 
 
 @converter("aten.clamp_min.default", "aten.clamp_min.Tensor")
