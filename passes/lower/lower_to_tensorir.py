@@ -64,7 +64,7 @@ class LowerToTensorIR(ModulePass):
 
     def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
         """Return ``mod`` with graph functions that call only PrimFuncs."""
-        kernels = _Kernels(mod)
+        kernels = _Kernels(mod, ctx)
         lowered: dict[GlobalVar, AnyFunction] = {}
         for key, function in mod.functions.items():
             if isinstance(function, Function):
@@ -78,7 +78,8 @@ class LowerToTensorIR(ModulePass):
 class _Kernels:
     """The PrimFuncs made so far, looked up by the structure of the groups that they were made of."""
 
-    def __init__(self, mod: IRModule) -> None:
+    def __init__(self, mod: IRModule, ctx: PassContext) -> None:
+        self._ctx = ctx
         self.made: dict[GlobalVar, PrimFunc] = {}
         self._names = {key.name for key in mod.functions}
         #: By wanted name, the last number that made it unique: thousands of kernels may want the same.
@@ -90,7 +91,7 @@ class _Kernels:
 
     def lower(self, function: Function, is_model: bool) -> Function:
         self._parts = find_parts(function)
-        self._views = find_views(function, is_model, self._parts)
+        self._views = find_views(function, is_model, self._parts, self._ctx)
         groups: dict[Expr, Expr] = {node: node for node in post_order(function) if is_primitive(node)}
         return function.with_body(rewrite(function.body, self._replace, groups))
 

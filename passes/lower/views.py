@@ -21,48 +21,77 @@ result, the kernel writes to the memory of the model's result; other results tha
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Sequence
 
 from tilewright.graphir.expr import Call, Constant, Expr, Function, Let, Tuple, TupleGetItem, Var
 from tilewright.graphir.op import Operator
 from tilewright.graphir.parts import in_place
+from tilewright.graphir.printer import summary
 from tilewright.graphir.types import TensorType
 from tilewright.graphir.visitor import post_order
+from tilewright.passes.context import PassContext
 from tilewright.passes.graph.walk import children_outside_groups, is_primitive
 
 
-def find_views(function: Function, is_model: bool, strided: Container[Expr]) -> set[Expr]:
-    """Return the calls in ``function`` that can be views of their argument.
+def find_views(function: Function, is_model: bool, strided: Container[Expr], ctx: PassContext) -> set[Expr]:
+    """Return the calls in ``function`` that can be views of their argument; leave a remark about each reshape.
 
     Args:
         is_model: whether it is the function that callers of the model call, whose parameters are its inputs.
         strided: values that are not contiguous in memory.
     """
     order = post_order(function, children_of=children_outside_groups)
-    inner: set[Expr] = set()  # values that must be written to the memory of a larger one
-    wholes: set[Expr] = set()
+    views = _Views(function, is_model, strided, order)
     for node in order:
-        if numbers := in_place(node):
-            assert isinstance(node, Call)
-            inner.update(node.args[number] for number in numbers)
-            wholes.add(node)
-    results = set(_results(order))
-    returned = set(_results([function])) if is_model else set()
-    stable = set(function.params) if is_model else set()
-    found: dict[Expr, Expr] = {}  # the value that owns the memory of each view
-    for node in order:
-        if not isinstance(node, Call) or node in inner or node in strided or not _is_reshape(node):
-            continue
-        (arg,) = node.args
-        if arg in strided or not (_is_stable(arg) or arg in stable):
-            continue
-        owner = found.get(arg, arg)
-        is_kept = node in results and (
-            node not in returned or owner in results or owner in wholes or type(owner) is not Call
-        )
-        if not is_kept:
-            found[node] = owner
-    return set(found)
+        if isinstance(node, Call) and _is_reshape(node):
+            reason = views.obstacle(node)
+            if reason is None:
+                views.owners[node] = views.owner(node.args[0])
+                ctx.remark("a view of its argument's memory, which nothing copies", "applied", summary(node))
+            else:
+                ctx.remark(f"copied, though only the shape changes: {reason}", "missed", summary(node))
+    return set(views.owners)
+
+
+class _Views:
+    """Decide which reshapes of a function are views."""
+
+    def __init__(self, function: Function, is_model: bool, strided: Container[Expr], order: Sequence[Expr]) -> None:
+        self.strided = strided
+        #: The value that owns the memory of each view.
+        self.owners: dict[Expr, Expr] = {}
+        self.inputs = set(function.params) if is_model else set()
+        #: What the functions return, and what the model does.
+        self.results = set(_results(order))
+        self.returned = set(_results([function])) if is_model else set()
+        #: Values that must be written to the memory of a larger one, and the larger ones.
+        self.parts: set[Expr] = set()
+        self.wholes: set[Expr] = set()
+        for node in order:
+            if numbers := in_place(node):
+                assert isinstance(node, Call)
+                self.parts.update(node.args[number] for number in numbers)
+                self.wholes.add(node)
+
+    def owner(self, value: Expr) -> Expr:
+        return self.owners.get(value, value)
+
+    def obstacle(self, call: Call) -> str | None:
+        """Return the reason why a reshape cannot be a view; None if it can."""
+        (arg,) = call.args
+        if call in self.parts or call in self.strided:
+            return "it must lie in the memory of a larger value"
+        if arg in self.strided:
+            return "its argument is not contiguous in memory"
+        if not _is_stable(arg) and arg not in self.inputs:
+            return "its argument is the state of a loop, or a function's parameter, whose memory may change"
+        if call in self.results:
+            owner = self.owner(arg)
+            if call not in self.returned or type(owner) is not Call:
+                return "it is a result"
+            if owner in self.results or owner in self.wholes:
+                return "it is a result, and its argument needs memory of its own"
+        return None
 
 
 def _results(order: Iterable[Expr]) -> Iterable[Expr]:

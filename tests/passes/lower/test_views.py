@@ -268,3 +268,14 @@ def test_a_branch_chooses_by_a_view_and_returns_one(target: tw.Target) -> None:
         soft /= soft.sum(-1, keepdims=True)
         wanted = (soft if sign > 0 else soft.cumsum(2)).reshape(2, 24).cumsum(1)
         np.testing.assert_allclose(run(function, target, sign * x), wanted, rtol=1e-4)
+
+
+def test_a_remark_says_which_reshapes_are_copied_and_why() -> None:
+    function = gi.Function([X], gi.Tuple([gi.cumsum(flat(gi.nn.softmax(X)), axis=1), flat(X)]))
+    with PassContext(opt_level=3) as ctx:
+        lowered(function)
+    found = [(remark.kind, remark.message) for remark in ctx.remarks if remark.pass_name == "LowerToTensorIR"]
+    assert found == [
+        ("applied", "a view of its argument's memory, which nothing copies"),
+        ("missed", "copied, though only the shape changes: it is a result"),
+    ]
