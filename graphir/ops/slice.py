@@ -132,7 +132,7 @@ class slice(Operator):
         for axis, begin, end, stride in zip(axes, attrs.begin, attrs.end, attrs.strides, strict=True):
             block = layout.block(source.axes[axis][0])
             if block > 1:
-                blocks = _whole_blocks(x.shape[axis], *ranges[axis], block)
+                blocks = _whole_blocks(x.shape[axis], ranges[axis], block)
                 if blocks is None:
                     return None
                 begin, end = blocks
@@ -157,9 +157,10 @@ class slice(Operator):
 _builtin_slice = builtins.slice
 
 
-def _whole_blocks(extent: Dim, first: Dim, count: Dim, stride: int, block: int) -> tuple[int, int] | None:
-    """Return the first block and the one behind the last of ``count`` elements from ``first`` on; None if they do not
-    fill whole blocks. The last block of the axis is whole: zeros follow its elements."""
+def _whole_blocks(extent: Dim, taken: tuple[Dim, Dim, int], block: int) -> tuple[int, int] | None:
+    """Return the first block and the one behind the last of what is taken of an axis, in the form of ``ranges``; None
+    if that does not fill whole blocks. The last block of the axis is whole: zeros follow its elements."""
+    first, count, stride = taken
     if not isinstance(extent, int) or not isinstance(first, int) or not isinstance(count, int) or stride != 1:
         return None
     end = first + count

@@ -96,7 +96,7 @@ class Op(Pattern):
 
     Args:
         which: the name, or a predicate on operators.
-        args: patterns of the arguments, as many as the call has.
+        args: patterns of the arguments, as many as the call has; none: a call with any arguments matches.
         attrs: the name that the call's attributes are bound to, if any.
         call: the name that operator and attributes are bound to, if any; where it is bound already, only a call of that
             operator with equal attributes matches.
@@ -132,7 +132,7 @@ class Op(Pattern):
         takes = self._taken.get(node.op)  # most calls fail here; a function is never among the operators
         if takes is None:
             takes = isinstance(node.op, Operator) and self.takes(node.op)
-        if not takes or len(node.args) != len(self.args):
+        if not takes or (self.args and len(node.args) != len(self.args)):
             return False
         if self.attrs is not None:
             found[self.attrs] = node.attrs

@@ -14,15 +14,17 @@ about traits that operators state (``graphir/traits.py``); rules about particula
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
+from tilewright.graphir.dims import Dim, dim_equal, simplify
 from tilewright.graphir.expr import Call, Constant, Expr, Function
 from tilewright.graphir.module import IRModule
-from tilewright.graphir.op import Operator
+from tilewright.graphir.op import Operator, get_operator
 from tilewright.graphir.types import TensorType
 from tilewright.passes.base import FunctionPass
 from tilewright.passes.context import PassContext
@@ -179,6 +181,53 @@ def _widened_twice(match: Match) -> Expr | None:
     return _again(match, _x(match))
 
 
+@dataclasses.dataclass
+class _Piece:
+    """The elements of ``x`` from ``begin`` up to ``end`` along an axis."""
+
+    x: Expr
+    begin: Dim
+    end: Dim
+
+    @classmethod
+    def of(cls, node: Expr, axis: int) -> _Piece | None:
+        """Return the piece that ``node`` takes from another value along ``axis``; None if it does not."""
+        if type(node) is not Call or node.op is not get_operator("slice"):
+            return None
+        (x,) = node.args
+        ranges = node.op.ranges(x.shape, node.attrs)  # type: ignore[attr-defined]  # the operator is slice
+        begin, count, _ = ranges[axis]
+        others = [other for other in range(x.ndim) if other != axis]
+        if any(stride != 1 for *_, stride in ranges) or not all(dim_equal(ranges[n][1], x.shape[n]) for n in others):
+            return None
+        return cls(x, begin, simplify(begin + count))
+
+    def value(self, axis: int) -> Expr:
+        if dim_equal(self.begin, 0) and dim_equal(self.end, self.x.shape[axis]):
+            return self.x
+        attrs = {"begin": (self.begin,), "end": (self.end,), "axes": (axis,)}
+        return Call("slice", (self.x,), attrs, None, self.x.span)
+
+
+def _joined_pieces(match: Match) -> Expr | None:
+    """Concatenate neighbouring pieces of a value as one."""
+    node: Call = match["self"]
+    axis = node.attrs.axis % node.ndim
+    pieces: list[_Piece | None] = []
+    parts: list[Expr] = []
+    for arg in node.args:
+        piece, before = _Piece.of(arg, axis), pieces[-1] if pieces else None
+        if piece is not None and before is not None and before.x is piece.x and dim_equal(before.end, piece.begin):
+            before.end = piece.end
+            parts[-1] = before.value(axis)
+        else:
+            pieces.append(piece)
+            parts.append(arg)
+    if len(parts) == len(node.args):
+        return None
+    return parts[0] if len(parts) == 1 else _again(match, *parts)
+
+
 def _clipped_twice(match: Match) -> Expr | None:
     """Clip the bounds of the inner call by those of the outer one, if each call's are in order."""
     inner, outer = match["inner"], match["self"].attrs
@@ -310,6 +359,7 @@ _FOR_ALL: tuple[Rule, ...] = (
     Rule(Op("nn.dense", X, Op("transpose", Y, attrs="inner")), _dense_of_transposed),
     Rule(Op(_keeps_order, Op(_keeps_order, X)), _x),  # squeeze(expand_dims(x)) -> x: equal shapes mean equal tensors
     Rule(Op("reshape", Op(_keeps_order, X)), _reshaped),  # reshape(squeeze(x)) -> reshape(x)
+    Rule(Op("concatenate"), _joined_pieces),  # concatenate(x[:3], x[3:], y) -> concatenate(x, y)
     Rule(Op("broadcast_to", Op("broadcast_to", X)), lambda m: _again(m, _x(m))),  # broadcast twice -> once
     Rule(Op("layout_transform", Op("layout_transform", X, attrs="inner")), _layout_and_back),  # A to B to A -> x
     Rule(Op("layout_transform", Op("layout_transform", X, attrs="inner")), _layout_twice),  # A to B to C -> A to C

@@ -45,6 +45,9 @@ RULES = [
     (T, lambda t: gi.reshape(gi.reshape(t, (6, 4)), (2, 12)), lambda t: gi.reshape(t, (2, 12))),
     (T, lambda t: gi.squeeze(gi.expand_dims(t, 0), 0), lambda t: t),
     (T, lambda t: gi.concatenate([t], axis=0), lambda t: t),
+    (T, lambda t: gi.concatenate([t[:, :1], t[:, 1:]], axis=1), lambda t: t),
+    (T, lambda t: gi.concatenate([t[..., 1:2], t[..., 2:3], t], -1), lambda t: gi.concatenate([t[..., 1:3], t], -1)),
+    (X, lambda x: gi.concatenate([x, x[:, :2], x[:, 2:]], 1), lambda x: gi.concatenate([x, x], 1)),
     (T, lambda t: gi.broadcast_to(t, (2, 3, 4)), lambda t: t),
     (IMAGE, lambda x: layout(layout(x, "NCHW", "NCHW8c"), "NCHW8c", "NCHW"), lambda x: x),
     (T, lambda t: t[:, ::1], lambda t: t),
@@ -80,6 +83,13 @@ def test_exact_rules_apply_at_level_1(rewrites, var, before, after):
         (I, lambda i: gi.cast(gi.cast(i, "float32"), "int32")),  # float32 holds 24 bits
         (I, lambda i: gi.cast(gi.cast(i, "int8"), "int32")),
         (T, lambda t: t[::-1]),
+        (T, lambda t: gi.concatenate([t[:, :1], t[:, 2:]], axis=1)),
+        (T, lambda t: gi.concatenate([t[:, 1:], t[:, :1]], axis=1)),
+        (T, lambda t: gi.concatenate([t[:, :1], gi.exp(t)[:, 1:]], axis=1)),
+        (T, lambda t: gi.concatenate([t[:1], t[1:]], axis=2)),
+        (T, lambda t: gi.concatenate([t[:1, :1], t[:1, 1:]], axis=1)),
+        (T, lambda t: gi.concatenate([t[:, :1], t[:, 1::2]], axis=1)),
+        (T, lambda t: gi.concatenate([t[:, :1], t[:, :0:-1]], axis=1)),
         (X, lambda x: x * gi.const(np.ones((3, 1, 4), np.float32))),  # it broadcasts
         (X, lambda x: gi.floor_divide(x, 1.0)),
         (IMAGE, lambda x: layout(layout(x, "NCHW", "NHWC"), "NCHW", "NHWC")),  # another reading of the dimensions
