@@ -21,8 +21,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tilewright.graphir.expr import Call, Expr, Function, GlobalVar
-from tilewright.graphir.keys import IN_PLACE, PRIMITIVE, ROW_PADDING, VIEW
+from tilewright.graphir.expr import Call, Expr, Function, GlobalVar, Var
+from tilewright.graphir.keys import IN_PLACE, KIND, PRIMITIVE, ROW_PADDING, VIEW
 from tilewright.graphir.module import AnyFunction, IRModule
 from tilewright.graphir.op import Operator
 from tilewright.graphir.origins import KernelOrigins, Origin, operator_origins
@@ -162,7 +162,11 @@ class _Kernels:
 
 def _view(call: Call) -> Call:
     """Return a call of a group, or of an operator, as a view of its argument's memory."""
-    group = as_group(call)[0] if isinstance(call.op, Operator) else call.op
+    group = call.op
+    if isinstance(group, Operator):  # not `as_group`, which would take a constant of one element into the group
+        param = Var("x", call.args[0].type)
+        body = Call(group, (param,), call.attrs, call.type, call.span)
+        group = Function([param], body, attrs={PRIMITIVE: True, KIND: group.kind})
     assert isinstance(group, Function)
     marked = Function(group.params, group.body, attrs={**group.attrs, VIEW: True})
     return Call(marked, call.args, None, call.type, call.span)

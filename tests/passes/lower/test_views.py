@@ -142,6 +142,16 @@ def test_inputs_and_constants_have_views() -> None:
     assert len(views(gi.Function([], gi.cumsum(gi.reshape(constant, newshape=(24,)), axis=0)))) == 1
 
 
+@pytest.mark.parametrize("shape", [(), (1, 1)], ids=str)
+def test_a_constant_of_one_element_has_a_view(shape: tuple[int, ...]) -> None:
+    """Kernels have such constants in their formulas."""
+    constant = gi.const(np.full(shape, 3, "int64"))
+    function = gi.Function([], gi.cumsum(gi.reshape(constant, newshape=(1,)), axis=0))
+    with PassContext(opt_level=0):
+        assert len(views(function)) == 1
+        np.testing.assert_array_equal(tw.build(function)(), [3])
+
+
 def test_the_parameter_of_an_inner_function_has_none() -> None:
     module = gi.parse("""
 def @main(%x: Tensor[(2, 3), float32]) -> Tensor[(6,), float32] {
