@@ -120,8 +120,8 @@ def _is_reshape(call: Call) -> bool:
     if not isinstance(call.type, TensorType) or len(call.args) != 1:
         return False
     if isinstance(call.op, Operator):
-        arg = call.args[0]
-        return isinstance(arg.type, TensorType) and call.op.is_reshape([arg.type], call.attrs)
+        found = call.args[0].type
+        return isinstance(found, TensorType) and found.dtype == call.dtype and call.op.is_reshape([found], call.attrs)
     if not isinstance(call.op, Function) or not is_primitive(call.op):
         return False
     node = call.op.body
