@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from tilewright.graphir.dims import Dim, dim_equal, simplify
 from tilewright.graphir.expr import Call, Expr, Function
-from tilewright.graphir.keys import IN_PLACE, ROW_PADDING, VIEW
+from tilewright.graphir.keys import IN_PLACE, PRIMITIVE, ROW_PADDING, VIEW
 from tilewright.graphir.op import Operator
 
 
@@ -30,7 +30,8 @@ def row_padding(node: Expr) -> int:
 
 def is_view(node: Expr) -> bool:
     """Return whether a call's result is a view of its argument's memory."""
-    return isinstance(node, Call) and isinstance(node.op, Function) and bool(node.op.attrs.get(VIEW))
+    group = node.op if isinstance(node, Call) else None
+    return isinstance(group, Function) and bool(group.attrs.get(PRIMITIVE) and group.attrs.get(VIEW))
 
 
 def inner_call(node: Call) -> Call:

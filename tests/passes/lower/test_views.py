@@ -178,6 +178,16 @@ def in_group(call: gi.Expr, **attrs: Any) -> gi.Call:
     )
 
 
+@pytest.mark.parametrize("primitive", [True, False])
+def test_a_mark_that_a_graph_brings_along_is_not_believed(primitive: bool) -> None:
+    p = gi.var("p", shape=("n", 4, 6))
+    marked = gi.Function([p], gi.add(p, p), attrs={"Primitive": primitive, "kind": "broadcast", "view": True})
+    function = gi.Function([X], gi.cumsum(gi.Call(marked, [X]), axis=0))
+    with PassContext(opt_level=0):
+        found = tw.build(function)(np.ones((1, 4, 6), "f4"))
+    np.testing.assert_array_equal(found, np.full((1, 4, 6), 2, "f4"))
+
+
 def test_padded_rows_have_no_view() -> None:
     padded = in_group(gi.nn.softmax(X), row_padding=16)
     assert not views(gi.Function([X], gi.cumsum(flat(padded), axis=1)))
