@@ -1,7 +1,8 @@
 """Run the command line: ``python -m tilewright``, and the script ``tilewright``.
 
 Ctrl-C ends it with one line at any moment: while modules are imported, where an interrupt may come out as another
-error; in a callback, where Python would print it and go on; and at the end, where threads are waited for.
+error, or be lost (modules written in Cython drop it); in a callback, where Python would print it and go on; and where
+threads are waited for, one of which may wait for a module that the interrupted import has left locked.
 """
 
 from __future__ import annotations
@@ -15,10 +16,13 @@ from typing import Any
 
 #: The exit code of an interrupted command.
 INTERRUPTED = 130
+#: Seconds that an interrupted command has to put away what it began.
+GRACE = 2.0
 
 
 class _Interrupts:
-    """Handles Ctrl-C: first as an exception, so that what was begun is put away; a second one ends the process."""
+    """Handles Ctrl-C: first as an exception, so that what was begun is put away. A second one ends the process, and so
+    does an alarm after :data:`GRACE` seconds: the exception was lost, or what it ended waits forever."""
 
     def __init__(self) -> None:
         self.came = False
@@ -42,6 +46,9 @@ class _Interrupts:
         if self.came:
             self.end()
         self.came = True
+        if hasattr(signal, "setitimer"):  # not on Windows
+            signal.signal(signal.SIGALRM, self._interrupt)
+            signal.setitimer(signal.ITIMER_REAL, GRACE)
         raise KeyboardInterrupt
 
     def _unraised(self, error: Any) -> None:

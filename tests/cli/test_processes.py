@@ -40,14 +40,15 @@ _INTERRUPTED = """
 import os, signal, sys, threading
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # it may be ignored in the background of a script
-from tilewright.__main__ import main
+from tilewright import __main__ as command
 
+command.GRACE = min(command.GRACE, float(os.environ.get("GRACE", "inf")))
 program = sys.argv.pop(1)
 if program != "callback":
     timer = threading.Timer(float(program), os.kill, (os.getpid(), signal.SIGINT))
     timer.daemon = True
     timer.start()
-main()
+command.main()
 """
 
 
@@ -81,6 +82,28 @@ def test_an_interrupt_in_a_callback_ends_the_command_too(tmp_path: Path) -> None
     )
     command = [sys.executable, "-c", _INTERRUPTED, "callback", "run", str(tmp_path / "slow.py:model")]
     found = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    assert (found.returncode, found.stderr) == (130, "interrupted\n")
+
+
+@pytest.mark.parametrize("then", ["time.sleep(60)", "lock.acquire(); lock.acquire()"])
+def test_an_interrupt_that_is_lost_ends_the_command_soon(tmp_path: Path, then: str) -> None:
+    (tmp_path / "slow.py").write_text(
+        "import os, signal, threading, time\n\nlock = threading.Lock()\n\ndef model():\n    try:\n"
+        f"        os.kill(os.getpid(), signal.SIGINT)\n    except KeyboardInterrupt:\n        {then}\n"
+    )
+    command = [sys.executable, "-c", _INTERRUPTED, "callback", "run", str(tmp_path / "slow.py:model")]
+    environment = {**os.environ, "GRACE": "0.2"}
+    found = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30, env=environment)
+    assert (found.returncode, found.stderr) == (130, "interrupted\n")
+
+
+def test_an_interrupt_that_comes_out_as_another_error_is_no_error(tmp_path: Path) -> None:
+    (tmp_path / "slow.py").write_text(
+        "import os, signal\n\ndef model():\n    try:\n        os.kill(os.getpid(), signal.SIGINT)\n"
+        "    except BaseException as error:\n        raise RuntimeError('wrapped') from error\n"
+    )
+    command = [sys.executable, "-c", _INTERRUPTED, "callback", "run", str(tmp_path / "slow.py:model")]
+    found = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
     assert (found.returncode, found.stderr) == (130, "interrupted\n")
 
 

@@ -161,10 +161,20 @@ class Commands(click.Group):
         except BrokenPipeError:  # the reader closed the pipe; click ends quietly
             raise
         except Exception as error:
+            if _comes_from_interrupt(error):
+                raise SystemExit(INTERRUPTED) from None
             if ctx.ensure_object(Settings).debug:
                 raise
             _show(error)
             raise SystemExit(REFUSED) from None
+
+
+def _comes_from_interrupt(error: BaseException) -> bool:
+    """Return whether an interrupt came out as ``error``: Python 3.11 wraps what ``__set_name__`` raises."""
+    before: BaseException | None = error
+    while before is not None and not isinstance(before, KeyboardInterrupt):
+        before = before.__cause__ or before.__context__
+    return before is not None
 
 
 def _show(error: Exception) -> None:
