@@ -14,10 +14,11 @@ from tilewright.graphir.layout import parse_layout
 from tilewright.graphir.layout_rewrite import divides, operands_in_layout
 from tilewright.graphir.op import Operator, register_operator
 from tilewright.graphir.ops import calls
-from tilewright.graphir.ops.common import axis_index, guarded, same_dtype
+from tilewright.graphir.ops.common import axis_index, same_dtype
 from tilewright.graphir.types import TensorType
 from tilewright.tensorir import tensor as te
 from tilewright.tensorir.expr import Expr, Var, all_of, as_expr, select
+from tilewright.tensorir.guards import guarded
 from tilewright.tensorir.tensor import Tensor
 
 
@@ -104,7 +105,7 @@ class concatenate(Operator):
                 above = at >= starts[first] if first else as_expr(True)
                 below = at < starts[first + 1] if first + 1 < len(args) else as_expr(True)
                 indices = (*place[:axis], at - starts[first], *place[axis + 1 :])
-                return guarded(all_of(above, below), args[first][indices], 0)
+                return guarded(args[first][indices], all_of(above, below))
 
             return chosen(0, len(args) - 1)
 

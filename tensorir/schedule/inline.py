@@ -21,6 +21,7 @@ from tilewright.tensorir.expr import (
     zero_bits,
 )
 from tilewright.tensorir.functor import INTEGER_DIVISIONS, LOADS, Mutator, kinds, leaves, substitute, walk
+from tilewright.tensorir.guards import negation
 from tilewright.tensorir.schedule.blocks import accesses, change_block
 from tilewright.tensorir.schedule.handles import BlockRef
 from tilewright.tensorir.schedule.indices import structure
@@ -31,12 +32,14 @@ from tilewright.tensorir.stmt import Allocate, Block, BufferStore, For, IterVar,
 
 class _LoadReplacer(Mutator):
     """Replaces loads of a buffer by ``value`` at the load's indices; under the load's predicate, which guards the loads
-    of ``value`` as well, and zero where it does not hold."""
+    of ``value`` as well, and zero where it does not hold. What conditions around a load say already is not repeated."""
 
     def __init__(self, buffer: Buffer, variables: Sequence[Expr], value: Expr) -> None:
         self.buffer = buffer
         self.variables = variables
         self.value = value
+        #: What holds where the expression is wanted.
+        self._holding: frozenset[Expr] = frozenset()
 
     def mutate(self, node: Any) -> Any:
         if isinstance(node, Expr) and self.buffer not in leaves(node):
@@ -51,24 +54,42 @@ class _LoadReplacer(Mutator):
         value = substitute(self.value, values)
         if load.predicate is None:
             return value
-        return Select(load.predicate, _Guard(load.predicate).mutate(value), zero_bits(value.dtype))
+        value = _Guard(load.predicate).mutate(value)
+        if self._holding.issuperset(conjuncts(load.predicate)):
+            return value
+        return Select(load.predicate, value, zero_bits(value.dtype))
 
     def mutate_Select(self, op: Select) -> Expr:
-        condition, chosen, other = (self.mutate(part) for part in (op.condition, op.true_value, op.false_value))
-        if isinstance(chosen, Select) and chosen.condition is condition:
-            chosen = chosen.true_value  # the load's own predicate says it again
-        return Select(condition, chosen, other)
+        condition: Expr = self.mutate(op.condition)
+        chosen = self._mutate_where(condition, op.true_value)
+        return Select(condition, chosen, self._mutate_where(negation(condition), op.false_value))
+
+    def _mutate_where(self, condition: Expr, value: Expr) -> Expr:
+        outer, self._holding = self._holding, self._holding.union(conjuncts(condition))
+        made: Expr = self.mutate(value)
+        self._holding = outer
+        return made
 
 
 class _Guard(Mutator):
-    """Loads only where ``condition`` holds."""
+    """Loads, and chooses, only where ``condition`` holds."""
 
     def __init__(self, condition: Expr) -> None:
         self.condition = condition
+        self._holding = frozenset(conjuncts(condition))
 
     def mutate_BufferLoad(self, load: BufferLoad) -> Expr:
         load = self.generic_mutate(load)
-        return BufferLoad(load.buffer, load.indices, conjunction([self.condition, *conjuncts(load.predicate)]))
+        others = [each for each in conjuncts(load.predicate) if each not in self._holding]
+        return BufferLoad(load.buffer, load.indices, conjunction([self.condition, *others]))
+
+    def mutate_Select(self, op: Select) -> Expr:
+        for condition, value in (op.condition, op.true_value), (negation(op.condition), op.false_value):
+            if self._holding.issuperset(conjuncts(condition)):
+                found: Expr = self.mutate(value)
+                return found
+        made: Expr = self.generic_mutate(op)
+        return made
 
 
 def _divides(value: Expr) -> bool:

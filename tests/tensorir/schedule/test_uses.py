@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from tilewright.tensorir import tensor as te
-from tilewright.tensorir.expr import Expr, Var, all_of, call, maximum, minimum, select
+from tilewright.tensorir.expr import BufferLoad, Expr, Select, Var, all_of, call, maximum, minimum, select
 from tilewright.tensorir.functor import walk
+from tilewright.tensorir.guards import if_then_else
 from tilewright.tensorir.interpreter import interpret
 from tilewright.tensorir.schedule import Schedule
 from tilewright.tensorir.stmt import Allocate, Block, PrimFunc
@@ -236,6 +237,37 @@ def test_padding_is_inlined_into_a_convolution(same: Callable[..., None]) -> Non
     sch.reorder(o, h, c, r, s, v)
     sch.vectorize(v)
     sch.decompose_reduction(sch.get_block("y"), c)
+    same(func, sch)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_inlined_pieces_are_chosen_once(same: Callable[..., None], reverse: bool) -> None:
+    w, x, y, z = (te.placeholder((rows, 5), name=name) for rows, name in ((2, "w"), (3, "x"), (4, "y"), (1, "z")))
+
+    def inner_row(i: Var, j: Var) -> Expr:
+        return if_then_else(i < 2, w[i, j], x[i - 2, j])
+
+    def row(i: Var, j: Var) -> Expr:
+        return if_then_else(i < 4, y[i, j], if_then_else(i < 9, middle[i - 4, j], z[i - 9, j]))
+
+    inner = te.compute((5, 5), inner_row, name="inner")
+    middle = te.compute((5, 5), lambda i, j: call("exp", inner[i, j]), name="middle")
+    func = te.create_prim_func("joined", [w, x, y, z], [te.compute((10, 5), row, name="out")])
+    sch = Schedule(func)
+    if reverse:
+        sch.reverse_compute_inline(sch.get_block("middle"))
+        sch.compute_inline(sch.get_block("inner"))
+    else:
+        sch.compute_inline(sch.get_block("inner"))
+        sch.compute_inline(sch.get_block("middle"))
+    found = [str(node) for node in walk(sch.func.body) if isinstance(node, (Select, BufferLoad))]
+    assert [text for text in found if not text.startswith("select")] == [
+        "y[vi, vj where vi < 4]",
+        "w[vi - 4, vj where vi >= 4 and vi < 9 and vi - 4 < 2]",
+        "x[vi - 4 - 2, vj where vi >= 4 and vi < 9 and vi - 4 >= 2]",
+        "z[vi - 9, vj where vi >= 4 and vi >= 9]",
+    ]
+    assert len(found) == 7  # two choices of the outer pieces, one of the inner ones
     same(func, sch)
 
 
