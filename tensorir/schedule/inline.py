@@ -54,10 +54,10 @@ class _LoadReplacer(Mutator):
         value = substitute(self.value, values)
         if load.predicate is None:
             return value
-        value = _Guard(load.predicate).mutate(value)
+        guarded: Expr = _Guard(load.predicate).mutate(value)
         if self._holding.issuperset(conjuncts(load.predicate)):
-            return value
-        return Select(load.predicate, value, zero_bits(value.dtype))
+            return guarded
+        return Select(load.predicate, guarded, zero_bits(value.dtype))
 
     def mutate_Select(self, op: Select) -> Expr:
         condition: Expr = self.mutate(op.condition)
