@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tilewright.codegen.llvm.addresses import Address, Slot, split
 from tilewright.codegen.llvm.known import Linear
+from tilewright.codegen.llvm.masked import gather, masked_load, masked_store, scatter, store_lane, zero
 from tilewright.codegen.llvm.registers import WHOLE, Tile, first_element, slot_of
 from tilewright.codegen.llvm.strided import is_shuffled, load_strided
 from tilewright.codegen.llvm.text import constant, constant_vector, integer_type, memory_type
@@ -57,20 +58,21 @@ class Memory:
         place = self._place(access)
         kind, dtype = memory_type(access.dtype), access.dtype
         mask = self._mask(access)
-        if mask is not None and not place.padded:
-            loaded = self._masked_load(place, dtype, mask)
+        if place.vector:
+            mask = mask or constant(1, DataType("bool").with_lanes(dtype.lanes))
+            loaded = gather(b, place.pointer, place.alignment, dtype, mask)
         elif place.step:
-            loaded = load_strided(b, place.pointer, place.alignment, dtype, place.step)
-        elif place.vector:
-            loaded = self._gather(place, dtype, mask or constant(1, DataType("bool").with_lanes(dtype.lanes)))
+            loaded = load_strided(b, place.pointer, place.alignment, dtype, place.step, mask)
+        elif mask is not None and not place.padded:
+            loaded = masked_load(b, place.pointer, place.alignment, dtype, mask)
         elif place.uniform:
             scalar = self._load(access, place, memory_type(dtype.element))
             loaded = b.splat(scalar, DataType("uint8").with_lanes(dtype.lanes) if dtype.is_bool else dtype)
         else:
             loaded = self._load(access, place, kind)
             if mask is not None:
-                loaded = self._chosen(mask, dtype, loaded, _zero(dtype))
-        return b.pure(f"icmp ne {kind} {loaded}, {_zero(dtype)}") if dtype.is_bool else loaded
+                loaded = self._chosen(mask, dtype, loaded, zero(dtype))
+        return b.pure(f"icmp ne {kind} {loaded}, {zero(dtype)}") if dtype.is_bool else loaded
 
     def store(self, access: BufferStore) -> None:
         """Write a store."""
@@ -94,10 +96,12 @@ class Memory:
             predicate, lane = access.predicate, None
             if predicate is not None and predicate.dtype.lanes == dtype.lanes > 1 and not place.vector:
                 lane = only_lane(self.emitter.folded(predicate))
-            if lane is None:
-                self._masked_store(place, dtype, value, mask)
+            if lane is not None:
+                store_lane(b, place.pointer, place.alignment, dtype, value, lane)
+            elif place.vector:
+                scatter(b, place.pointer, place.alignment, dtype, value, mask)
             else:
-                self._store_lane(place, dtype, value, lane)
+                masked_store(b, place.pointer, place.alignment, dtype, value, mask)
             return
         held = self._written(access, place)
         if access.buffer.scope == "register":  # a buffer in stack scope is kept in memory to save registers
@@ -131,9 +135,9 @@ class Memory:
         if access.predicate is not None:
             mask = self._mask(access)
             if mask is not None:
-                value = self._chosen(mask, dtype, value, _zero(dtype))
+                value = self._chosen(mask, dtype, value, zero(dtype))
         if dtype.is_bool:
-            return self.emitter.builder.pure(f"icmp ne {memory_type(dtype)} {value}, {_zero(dtype)}")
+            return self.emitter.builder.pure(f"icmp ne {memory_type(dtype)} {value}, {zero(dtype)}")
         return value
 
     def _write(self, access: BufferStore, tile: Tile, value: str) -> None:
@@ -262,7 +266,7 @@ class Memory:
             return _Place(pointer, alignment, local=slot.local, padded=padded, first=first, lanes=lanes)
         if step == 0 and plain and isinstance(access, BufferLoad):
             return _Place(pointer, alignment, uniform=True, local=slot.local, first=first)
-        if plain and isinstance(access, BufferLoad) and is_shuffled(step, lanes):
+        if isinstance(access, BufferLoad) and is_shuffled(step, lanes) and (plain or self._is_masked(dtype)):
             return _Place(pointer, alignment, step=step)
         steps = constant_vector([str(step * lane) for lane in range(lanes)], "i64")
         pointers = e.builder.pure(f"getelementptr {element}, ptr {pointer}, <{lanes} x i64> {steps}")
@@ -277,6 +281,12 @@ class Memory:
         return found.lower + address.fixed >= 0 and found.upper + address.fixed < slot.size
 
     # Masks.
+
+    def _is_masked(self, dtype: DataType) -> bool:
+        """Return whether an instruction loads those of these elements that a mask allows; otherwise LLVM loads them one
+        by one, as it gathers them."""
+        least = self.emitter.target.masked_bits
+        return least is not None and dtype.element.bytes * 8 >= least
 
     def _mask(self, access: BufferLoad | BufferStore) -> str | None:
         """The predicate as one bit for each lane; None where every lane is active."""
@@ -295,58 +305,6 @@ class Memory:
     @staticmethod
     def _mask_type(dtype: DataType) -> str:
         return integer_type(1, dtype.lanes)
-
-    def _as_vector(self, dtype: DataType, x: str, element: str) -> str:
-        """A scalar as a vector of one lane, which is what LLVM's masked operations take."""
-        if dtype.lanes != 1:
-            return x
-        return self.emitter.builder.pure(f"insertelement <1 x {element}> poison, {element} {x}, i64 0")
-
-    def _masked_load(self, place: _Place, dtype: DataType, mask: str) -> str:
-        if place.vector:
-            return self._gather(place, dtype, mask)
-        b, lanes, element = self.emitter.builder, dtype.lanes, memory_type(dtype.element)
-        kind = f"<{lanes} x {element}>"
-        name = f"llvm.masked.load.v{lanes}{_memory_suffix(dtype)}.p0"
-        operand = b.module.declare(name, kind, ["ptr", "i32", f"<{lanes} x i1>", kind])
-        mask = self._as_vector(dtype, mask, "i1")
-        loaded = b.value(
-            f"call {kind} {operand}(ptr {place.pointer}, i32 {place.alignment}, <{lanes} x i1> {mask}, "
-            f"{kind} zeroinitializer)"
-        )
-        return b.pure(f"extractelement {kind} {loaded}, i64 0") if lanes == 1 else loaded
-
-    def _gather(self, place: _Place, dtype: DataType, mask: str) -> str:
-        b, lanes, kind = self.emitter.builder, dtype.lanes, memory_type(dtype)
-        name = f"llvm.masked.gather.v{lanes}{_memory_suffix(dtype)}.v{lanes}p0"
-        operand = b.module.declare(name, kind, [f"<{lanes} x ptr>", "i32", f"<{lanes} x i1>", kind])
-        return b.value(
-            f"call {kind} {operand}(<{lanes} x ptr> {place.pointer}, i32 {place.alignment}, "
-            f"<{lanes} x i1> {mask}, {kind} zeroinitializer)"
-        )
-
-    def _masked_store(self, place: _Place, dtype: DataType, value: str, mask: str) -> None:
-        b, lanes, element = self.emitter.builder, dtype.lanes, memory_type(dtype.element)
-        kind = f"<{lanes} x {element}>"
-        what, pointers = ("scatter", f"<{lanes} x ptr>") if place.vector else ("store", "ptr")
-        name = f"llvm.masked.{what}.v{lanes}{_memory_suffix(dtype)}.{f'v{lanes}p0' if place.vector else 'p0'}"
-        operand = b.module.declare(name, "void", [kind, pointers, "i32", f"<{lanes} x i1>"])
-        value, mask = self._as_vector(dtype, value, element), self._as_vector(dtype, mask, "i1")
-        b.emit(
-            f"call void {operand}({kind} {value}, {pointers} {place.pointer}, i32 {place.alignment}, "
-            f"<{lanes} x i1> {mask})"
-        )
-
-    def _store_lane(self, place: _Place, dtype: DataType, value: str, lane: int) -> None:
-        """Store one lane of a vector. LLVM 22 makes a store of 32 bits of a masked store of one lane whose value is
-        truncated from 32 bits, where there is AVX-512: it writes behind a number of 8 or 16 bits."""
-        b, element = self.emitter.builder, memory_type(dtype.element)
-        number = b.pure(f"extractelement {memory_type(dtype)} {value}, i64 {lane}")
-        pointer, alignment = place.pointer, place.alignment
-        if lane:
-            pointer = b.pure(f"getelementptr inbounds {element}, ptr {pointer}, i64 {lane}")
-            alignment = math.gcd(alignment, lane * dtype.element.bytes)
-        b.emit(f"store {element} {number}, ptr {pointer}, align {alignment}")
 
 
 class _Place(NamedTuple):
@@ -405,18 +363,6 @@ class _Held:
 
     def _is_regular(self, place: _Place) -> bool:
         return place.first is not None and place.lanes == self._width and place.first % place.lanes == 0
-
-
-def _memory_suffix(dtype: DataType) -> str:
-    if dtype.is_float and dtype.element != "bfloat16":
-        return f"f{dtype.bits}"
-    return f"i{dtype.bits}"
-
-
-def _zero(dtype: DataType) -> str:
-    if dtype.lanes != 1:
-        return "zeroinitializer"
-    return "0" if dtype.is_bool or not dtype.is_float else constant(0.0, dtype)
 
 
 def pointer_attributes(root: PrimFunc, buffer: Buffer, written: Collection[Buffer]) -> str:

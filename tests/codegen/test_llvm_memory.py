@@ -88,6 +88,42 @@ def test_lanes_a_small_step_apart_read_nothing_behind_the_last(stride: int) -> N
 
 
 @pytest.mark.parametrize("name", TENSOR_DTYPES)
+@pytest.mark.parametrize("stride", [2, 3, -2, 5])
+@pytest.mark.parametrize("mcpu", ["x86-64-v3", ""])
+def test_masked_lanes_with_any_stride(name: str, stride: int, mcpu: str) -> None:
+    """The lanes that are off lie behind the end of memory, those of negative strides in front of the last, too."""
+    dtype = DataType(name)
+    size = 4 * abs(stride) + 1  # five lanes
+    base = 0 if stride > 0 else 4 * -stride
+    source, result, given = Buffer("x", (size,), dtype), Buffer("y", (8,), dtype), Buffer("m", (8,), "bool")
+    mask = BufferLoad(given, (ramp(0),))
+    store = BufferStore(result, BufferLoad(source, (ramp(base, stride),), mask), (ramp(0),))
+    func = PrimFunc("f", (source, given, result), store)
+    target = Target("llvm", mcpu=mcpu, num_threads=1) if mcpu else TARGET
+    pages, compiled = GuardedPages(), compile_module([func], target)
+    x = pages.at_end(size, dtype)
+    x[:] = np.where(values(dtype, size) == 0, 1, values(dtype, size)).astype(dtype.numpy)
+    for chosen in ([1, 1, 1, 1, 1, 0, 0, 0], [0, 1, 0, 1, 1, 0, 0, 0], [0] * 8):
+        y = np.ones(8, dtype.numpy)
+        call_primfunc(compiled, func, x, np.array(chosen, bool), y)
+        for lane, on in enumerate(chosen):
+            assert y[lane] == (x[base + lane * stride] if on else 0)
+
+
+@pytest.mark.parametrize(("mcpu", "name", "gathered"), [
+    ("x86-64-v4", "float32", False), ("x86-64-v4", "int8", False), ("x86-64-v3", "float32", False),
+    ("x86-64-v3", "int64", False), ("x86-64-v3", "float16", True), ("x86-64-v2", "float32", True),
+])  # fmt: skip
+def test_masked_lanes_are_shuffled_where_an_instruction_loads_them(mcpu: str, name: str, gathered: bool) -> None:
+    source, result = Buffer("x", (64,), name), Buffer("y", (8,), name)
+    n = Var("n")
+    mask = Compare("lt", ramp(0), Broadcast(n, 8))
+    store = BufferStore(result, BufferLoad(source, (ramp(0, 2),), mask), (ramp(0),))
+    code = emit_llvm_ir([PrimFunc("f", (source, result, n), store)], Target("llvm", mcpu=mcpu, num_threads=1))
+    assert ("masked.gather" in code) == gathered
+
+
+@pytest.mark.parametrize("name", TENSOR_DTYPES)
 def test_gather_and_scatter_by_an_index_array(name: str) -> None:
     dtype = DataType(name)
     source, index, result = Buffer("x", (40,), dtype), Buffer("i", (8,), "int32"), Buffer("y", (40,), dtype)
