@@ -119,7 +119,7 @@ class AvgPool(Pool):
         summed = window_sums(data, windows, out, lambda value: value, f"{self.__name__}_sum")
 
         def mean(*place: Var) -> Expr:
-            return cast(out.dtype, summed[place] / cast(wide, windows.count(data, place, attrs.count_include_pad)))
+            return cast(out.dtype, summed[place] / windows.count(data, place, attrs.count_include_pad, wide))
 
         return te.compute(out.shape, mean, name=self.__name__)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import operator
 from collections.abc import Sequence
@@ -14,8 +15,9 @@ from tilewright.graphir.dims import Dim, as_amount, simplify
 from tilewright.graphir.op import Operator
 from tilewright.graphir.ops.common import guarded
 from tilewright.tensorir import tensor as te
+from tilewright.tensorir.dtype import DataType
 from tilewright.tensorir.errors import ArgumentTypeError, ArgumentValueError
-from tilewright.tensorir.expr import Expr, Var, all_of, as_expr, maximum, minimum
+from tilewright.tensorir.expr import Expr, Var, all_of, as_expr, cast, maximum, minimum
 from tilewright.tensorir.tensor import Tensor
 
 T = TypeVar("T")
@@ -236,12 +238,16 @@ class Windows:
                 conditions.append(at < data.shape[position])
         return indices, all_of(*conditions)
 
-    def count(self, data: Tensor, place: Sequence[Expr], with_padding: bool) -> Expr:
-        """Return the number of elements of the window of ``place`` that are inside (or in the padding); at least 1."""
-        result: Expr = as_expr(1)
-        for n, position in enumerate(self.positions):
-            result = result * self._count(n, place[position], data.shape[position], with_padding)
-        return result
+    def count(self, data: Tensor, place: Sequence[Expr], with_padding: bool, dtype: DataType) -> Expr:
+        """Return the number of elements of the window of ``place`` that are inside (or in the padding), a float; at
+        least 1."""
+        # The factor of each axis is a float, which leaves the loops over the others; the product of integers would be
+        # a sum of products in canonical form.
+        factors = [
+            cast(dtype, self._count(n, place[position], data.shape[position], with_padding))
+            for n, position in enumerate(self.positions)
+        ]
+        return functools.reduce(operator.mul, factors)
 
     def _count(self, n: int, window: Expr, extent: Expr, with_padding: bool) -> Expr:
         size, stride, dilation = self.size[n], self.strides[n], self.dilation[n]
