@@ -1,7 +1,8 @@
 """Schedule reductions along dimensions other than the contiguous one (pooling, a sum over the first axis).
 
 Neighbouring results become the lanes of vectors, each of which accumulates in a register. Each vector is a task; there
-is a single task where all results fit one vector.
+is a single task where all results fit one vector. Where windows are small, a line of results is a task: only the
+vectors at its ends have masks and a border, which are constants where its few vectors are written out.
 
 Where sums may be reassociated, a long one is the sum of sums of runs, each in a register of its own. Its error then
 grows with the length of a run and the number of runs, rather than with the number of elements (Higham, The Accuracy of
@@ -13,8 +14,16 @@ from __future__ import annotations
 import dataclasses
 import math
 
-from tilewright.passes.schedule.cost import vector_lanes
-from tilewright.passes.schedule.facts import block_of, constant, loop_of, reductions, spatial, stores
+from tilewright.passes.schedule.cost import is_line_a_task, is_written_out, vector_lanes
+from tilewright.passes.schedule.facts import (
+    block_of,
+    constant,
+    loop_of,
+    product_of_extents,
+    reductions,
+    spatial,
+    stores,
+)
 from tilewright.passes.schedule.loops import are_lanes, loop_kinds
 from tilewright.passes.schedule.partial_results import accumulate_results
 from tilewright.passes.schedule.rule import Declined, Nest, ScheduleRule, register_schedule_rule
@@ -36,6 +45,9 @@ class ColumnsPlan:
 
     block: str = dataclasses.field(metadata={"doc": "the block that reduces; the other settings apply only to it"})
     lanes: int = dataclasses.field(metadata={"doc": "neighbouring results in a vector, a power of two", "least": 2})
+    line: bool = dataclasses.field(
+        default=False, metadata={"doc": "whether a task computes a line of results rather than one vector"}
+    )
     reassociate: bool = dataclasses.field(
         default=False, metadata={"doc": "whether sums of floats may be reassociated, which rounds differently"}
     )
@@ -61,15 +73,18 @@ class ScheduleColumns(ScheduleRule[ColumnsPlan]):
         lanes = int(nest.given.get("lanes", 0)) or vector_lanes(block, nest.target)
         if not are_lanes(lanes):
             return Declined(f"no vector has {lanes} lanes")
-        return ColumnsPlan(block.name, lanes, nest.reassociate)
+        tasks, steps = product_of_extents(spatial(block)[:-1]), product_of_extents(reductions(block))
+        line = bool(nest.given.get("line", is_line_a_task(tasks, steps)))
+        return ColumnsPlan(block.name, lanes, line, nest.reassociate)
 
     def apply(self, schedule: Schedule, plan: ColumnsPlan) -> None:
         """Tile the results by vectors and reduce inside."""
-        schedule_columns(schedule, schedule.get_block(plan.block), plan.lanes, plan.reassociate)
+        schedule_columns(schedule, schedule.get_block(plan.block), plan)
 
 
-def schedule_columns(schedule: Schedule, ref: BlockRef, lanes: int, reassociate: bool) -> None:
+def schedule_columns(schedule: Schedule, ref: BlockRef, plan: ColumnsPlan) -> None:
     """Schedule one reduction so that neighbouring results are the lanes of a vector that accumulates in a register."""
+    lanes = plan.lanes
     block = block_of(schedule, ref)
     last = epilogue_of(schedule, ref)
     if last is None:
@@ -86,7 +101,7 @@ def schedule_columns(schedule: Schedule, ref: BlockRef, lanes: int, reassociate:
     at = outer[-1] if outer else None
     if at is not None:
         schedule.compute_at(ref, at)
-    runs = _split_runs(schedule, ref, at) if reassociate else None
+    runs = _split_runs(schedule, ref, at) if plan.reassociate else None
     stages = accumulate_results(schedule, ref, at)
     if runs is not None:
         own = schedule.get_loops(ref)
@@ -98,6 +113,10 @@ def schedule_columns(schedule: Schedule, ref: BlockRef, lanes: int, reassociate:
         schedule.vectorize(schedule.get_loops(stage)[-1])
     if extent is None or extent > 1:
         schedule.vectorize(inner)
+    if plan.line and len(outer) > 1 and (extent is None or extent > lanes):
+        vectors = outer.pop()
+        if is_written_out(extent, lanes):
+            schedule.unroll(vectors)
     if outer:
         schedule.parallel(schedule.fuse(*outer) if len(outer) > 1 else outer[0])
 

@@ -38,6 +38,22 @@ def vector_lanes(block: Block, target: Target) -> int:
     return max(2, target.vector_bits // widest)
 
 
+#: Maximum number of steps of a window whose line is a task, and of the vectors of a line that are written out.
+_STEPS_OF_A_WINDOW, _VECTORS_WRITTEN_OUT = 64, 4
+
+
+def is_line_a_task(lines: int | None, steps: int | None) -> bool:
+    """Return whether a task computes a whole line of windows of ``steps`` elements, rather than one vector of it, whose
+    masks cost as much as such windows. (Means of 3x3 windows of 58x56x56 numbers, two apart, take 21 us instead of 57
+    on a Zen 5, those of 16x300x300 numbers 347 us instead of 1,041.)"""
+    return steps is not None and steps <= _STEPS_OF_A_WINDOW and are_enough_tasks(lines)
+
+
+def is_written_out(extent: int | None, lanes: int) -> bool:
+    """Return whether the vectors of a line of ``extent`` results are written out: a few, whose masks are constants."""
+    return extent is not None and extent <= lanes * _VECTORS_WRITTEN_OUT
+
+
 def partial_vectors(extent: int | None, lanes: int, most: int) -> int:
     """Return the number of vectors of partial results for a reduction over ``extent`` elements: several where each
     gets some steps."""

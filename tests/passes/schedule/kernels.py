@@ -15,8 +15,9 @@ from tilewright.passes.schedule.inline import reduction_blocks
 from tilewright.passes.schedule.rule import Declined, Nest, ScheduleRule, offered_plans
 from tilewright.tensorir import interpret
 from tilewright.tensorir import tensor as te
-from tilewright.tensorir.expr import IntImm, call, maximum
+from tilewright.tensorir.expr import Expr, IntImm, all_of, call, maximum, select
 from tilewright.tensorir.functor import walk
+from tilewright.tensorir.guards import guarded
 from tilewright.tensorir.schedule import BlockRef, Schedule
 from tilewright.tensorir.stmt import For, PrimFunc
 from tilewright.tensorir.target import Target
@@ -111,6 +112,19 @@ def column_sums(columns: int) -> PrimFunc:
     x = te.placeholder((6, columns), name="x")
     k = te.reduce_axis(6, "k")
     return te.create_prim_func("sum", [x], [te.compute((columns,), lambda i: te.sum(x[k, i], axis=k), name="s")])
+
+
+def windows_of_lines(lines: int, columns: int, size: int = 3) -> PrimFunc:
+    """Sums of windows of ``lines`` by ``columns`` numbers with a border of zeros."""
+    x = te.placeholder((lines, columns), name="x")
+    k, l = te.reduce_axis(size, "k"), te.reduce_axis(size, "l")
+
+    def element(i: Expr, j: Expr) -> Expr:
+        inside = all_of(i >= 0, i < lines, j >= 0, j < columns)
+        return select(inside, guarded(x[i, j], inside), 0.0)
+
+    sums = te.compute((lines, columns), lambda i, j: te.sum(element(i + k - 1, j + l - 1), axis=(k, l)), name="s")
+    return te.create_prim_func("windows", [x], [sums])
 
 
 def chain(*shape: int, small: bool) -> PrimFunc:

@@ -12,7 +12,16 @@ import pytest
 
 import tilewright as tw
 from tests.passes.schedule import test_cases, test_chained, test_single_rows, test_strip
-from tests.passes.schedule.kernels import TARGET, chain, column_sums, dense, row_sums, scheduled, softmax
+from tests.passes.schedule.kernels import (
+    TARGET,
+    chain,
+    column_sums,
+    dense,
+    row_sums,
+    scheduled,
+    softmax,
+    windows_of_lines,
+)
 from tilewright import graphir as gi
 from tilewright import passes
 from tilewright.graphir.module import IRModule
@@ -117,6 +126,8 @@ def results(func: PrimFunc) -> list[np.ndarray]:
         (lambda: softmax(40, 200), "rows", {"vectors": 2}),
         (lambda: column_sums(40), "columns", {"lanes": 4}),
         (lambda: column_sums(40), "columns", {"lanes": 64}),
+        (lambda: windows_of_lines(20, 30), "columns", {"line": False}),
+        (lambda: windows_of_lines(7, 40), "columns", {"line": True, "lanes": 8}),
         (transpose, "transposition", {"size": 4}),
         (lambda: chain(6, 50, small=True), "elementwise", {"lanes": 4, "chunk": 16}),
         (lambda: chain(6, 50, small=True), "elementwise", {"rows": 0}),
