@@ -73,7 +73,7 @@ def log_wide(e: Emitter, x: Expr) -> Expr:
 
 
 def _power_of_constant(e: Emitter, x: Expr, y: float) -> Expr | None:
-    """Return ``x**y`` for exponents that need only a few multiplications, a division or a root; None for others."""
+    """Return ``x**y`` for exponents that need only a few multiplications, a division or roots; None for others."""
     if y == 0.0:
         return const(1.0, x.dtype)
     if y == 1.0:
@@ -87,10 +87,18 @@ def _power_of_constant(e: Emitter, x: Expr, y: float) -> Expr | None:
         return square * square
     if y == -1.0:
         return 1.0 / x
-    if y in (0.5, -0.5):
+    if y in (0.25, 0.5, 1.5, -0.5) or (y in (0.75, -0.25) and e.is_fast):  # errors of 2 units, 3.5 where fast
         # Unlike their square roots, -0 to the power of 1/2 is 0, and -inf to the power of 1/2 is inf.
         root = e.select(x.equal(const(-INFINITY, x.dtype)), INFINITY, e.absolute(call("sqrt", x)))
-        return root if y == 0.5 else 1.0 / root
+        if abs(y) == 0.5:
+            return root if y > 0.0 else 1.0 / root
+        root = e.let("root", root)
+        if y == 1.5:
+            return e.absolute(x) * root
+        quarter = call("sqrt", root)
+        if abs(y) == 0.25:
+            return quarter if y > 0.0 else 1.0 / quarter
+        return root * quarter
     return None
 
 

@@ -196,11 +196,22 @@ def test_without_fused_multiply_add_functions_lose_little(name: str) -> None:
     _check(name, found, args, 4.0)
 
 
-@pytest.mark.parametrize("exponent", [0.0, 1.0, 2.0, 3.0, 4.0, -1.0, 0.5, -0.5, -2.0, 1 / 3])
-def test_power_of_a_constant_is_that_of_a_variable(exponent: float) -> None:
+@pytest.mark.parametrize(("opt_level", "limit"), [(2, 2.0), (3, 4.0)])
+@pytest.mark.parametrize(
+    "exponent", [0.0, 1.0, 2.0, 3.0, 4.0, -1.0, 0.25, 0.5, 0.75, 1.5, -0.25, -0.5, -0.75, -1.5, -2.0, 1 / 3]
+)
+def test_power_of_a_constant_is_that_of_a_variable(exponent: float, opt_level: int, limit: float) -> None:
     x = _samples(99_991)
-    func = _lower(_kernel(lambda a: call("pow", a, const(exponent, a.dtype)), 1, len(x), LANES))
-    _check("pow", _run(func, x), [x, np.full_like(x, exponent)], 2.0)
+    func = _lower(_kernel(lambda a: call("pow", a, const(exponent, a.dtype)), 1, len(x), LANES), opt_level)
+    _check("pow", _run(func, x), [x, np.full_like(x, exponent)], limit)
+
+
+@pytest.mark.parametrize(
+    ("exponent", "roots"), [(0.25, 2), (0.5, 1), (0.75, 2), (1.5, 1), (-0.25, 2), (-0.5, 1), (1 / 3, 0), (-0.75, 0)]
+)
+def test_powers_of_quarters_are_roots(exponent: float, roots: int) -> None:
+    func = _lower(_kernel(lambda a: call("pow", a, const(exponent, a.dtype)), 1, LANES, LANES), 3)
+    assert [node.name for node in walk(func.body) if isinstance(node, Call)].count("sqrt") == roots
 
 
 def test_power_of_two_is_one_multiplication() -> None:
