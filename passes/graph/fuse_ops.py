@@ -240,7 +240,7 @@ class _Fusion:
         apart = end if _REDUCTION <= self.rank[members[-1]] < _OPAQUE and len(groups) > 1 else None
         joined = [group for group in groups if group != apart]
         reorders, contiguous = (any(flags[group] for group in joined) for flags in (self.reorders, self.contiguous))
-        if reorders and contiguous:
+        if reorders and (contiguous or (apart is not None and self.contiguous[apart])):
             return "one reorders elements that the other reads contiguously: vector loads would become gathers"
         if apart is not None:
             reorders, contiguous = self.reorders[apart], self.contiguous[apart]

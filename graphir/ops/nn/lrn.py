@@ -56,6 +56,7 @@ class lrn(Operator):
     name = "nn.lrn"
     arguments = ("data",)
     kind = "reduction"
+    contiguous_reads = True
     Attrs = LRNAttrs
 
     def infer_type(self, args: Sequence[TensorType], attrs: LRNAttrs) -> TensorType:

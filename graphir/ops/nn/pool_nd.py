@@ -41,6 +41,7 @@ class Pool(Operator):
 
     arguments = ("data",)
     kind = "reduction"
+    contiguous_reads = True
     bounded_reference = False
     dtypes: ClassVar[Sequence[str]] = NUMBERS
     result_dtype: ClassVar[DataType | None] = None

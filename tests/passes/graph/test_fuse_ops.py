@@ -52,6 +52,10 @@ def groups(mod: gi.IRModule) -> list[list[str]]:
             [["concatenate"], ["transpose"], ["transpose", "exp"]],
         ),
         (lambda x: x * gi.exp(ROW + gi.sum(x, axis=0)), [["multiply"], ["sum", "add", "exp"]]),
+        (lambda x: gi.sum(gi.exp(gi.transpose(x)), axis=0), [["transpose", "exp", "sum"]]),
+        (lambda x: gi.nn.lrn(gi.exp(gi.transpose(x)), size=3, axis=0), [["transpose", "exp"], ["lrn"]]),
+        (lambda x: gi.nn.lrn(gi.exp(x), size=3, axis=0), [["exp", "lrn"]]),
+        (lambda x: gi.transpose(gi.exp(gi.nn.lrn(x, size=3, axis=0))), [["exp", "lrn"], ["transpose"]]),
     ],
 )
 def test_what_is_fused(keeps_values, build, expected):
