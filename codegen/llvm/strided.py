@@ -8,6 +8,8 @@ what lies between is not read then.
 
 from __future__ import annotations
 
+import math
+
 from tilewright.codegen.llvm.masked import masked_load
 from tilewright.codegen.llvm.text import Builder, constant_vector, memory_type
 from tilewright.tensorir.dtype import DataType
@@ -34,15 +36,16 @@ def load_strided(b: Builder, pointer: str, alignment: int, dtype: DataType, step
     vectors = []
     for number, start in enumerate(starts):
         at = b.pure(f"{get} {element}, ptr {pointer}, i64 {lowest + start}")
+        aligned = math.gcd(alignment, (lowest + start) * dtype.element.bytes)
         if mask is None:
-            vectors.append(b.value(f"load {kind}, ptr {at}, align {alignment}"))
+            vectors.append(b.value(f"load {kind}, ptr {at}, align {aligned}"))
             continue
         spread = [lanes] * lanes  # a lane of the second vector, which is zero
         for lane in range(lanes):
             if owners[lane] == number:
                 spread[places[lane] - start] = lane
         vectors.append(
-            masked_load(b, at, alignment, dtype, _shuffled(b, "i1", mask, "zeroinitializer", [str(n) for n in spread]))
+            masked_load(b, at, aligned, dtype, _shuffled(b, "i1", mask, "zeroinitializer", [str(n) for n in spread]))
         )
     found, at_lanes = vectors[0], places
     for number, other in enumerate(vectors[1:] or ["poison"], 1):

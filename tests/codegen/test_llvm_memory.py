@@ -87,6 +87,27 @@ def test_lanes_a_small_step_apart_read_nothing_behind_the_last(stride: int) -> N
     np.testing.assert_array_equal(y, x[::stride])
 
 
+@pytest.mark.parametrize("stride", [2, 3, 4, -1, -2])
+@pytest.mark.parametrize("is_masked", [False, True])
+def test_shuffled_vectors_of_a_stack_buffer_are_loaded_with_their_own_alignment(stride: int, is_masked: bool) -> None:
+    """The buffer begins at a multiple of 64 bytes, the vectors that follow the first one do not."""
+    lanes, size = 16, 64
+    source, result = Buffer("x", (size,)), Buffer("y", (lanes,))
+    held = Buffer("t", (size,), scope="stack")
+    i = Var("i")
+    copy = For(i, as_expr(0), as_expr(size), "serial", BufferStore(held, BufferLoad(source, (i,)), (i,)))
+    first = 0 if stride > 0 else size + stride
+    index = ramp(first, stride, lanes)
+    n = Var("n")
+    mask = Compare("lt", ramp(0, 1, lanes), Broadcast(n, lanes)) if is_masked else None
+    store = BufferStore(result, BufferLoad(held, (index,), mask), (ramp(0, 1, lanes),))
+    func = PrimFunc("f", (source, result, n), Allocate(held, sequence(copy, store)))
+    x, y = np.arange(size, dtype=np.float32), np.zeros(lanes, np.float32)
+    execute(func, x, y, 11)
+    places = first + stride * np.arange(lanes)
+    np.testing.assert_array_equal(y, np.where(np.arange(lanes) < 11, x[places], 0) if is_masked else x[places])
+
+
 @pytest.mark.parametrize("name", TENSOR_DTYPES)
 @pytest.mark.parametrize("stride", [2, 3, -2, 5])
 @pytest.mark.parametrize("mcpu", ["x86-64-v3", ""])
