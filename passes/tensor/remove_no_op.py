@@ -81,7 +81,7 @@ class _Remover(Mutator):
         if (
             isinstance(value, BufferLoad)
             and value.buffer is op.buffer
-            and value.predicate is None
+            and value.predicate in (None, op.predicate)
             and value.indices == op.indices
         ):
             return sequence()

@@ -168,6 +168,10 @@ EXACT_FLOAT_RULES = RuleTable(
         ((-x) / (-y), x / y),  # (-x) / (-y) -> x / y
         (_minimum(x, x), x),  # min(x, x) -> x
         (_maximum(x, x), x),  # max(x, x) -> x
+        (_minimum(x, math.inf), x),  # min(x, inf) -> x
+        (_minimum(math.inf, x), x),  # min(inf, x) -> x
+        (_maximum(x, -math.inf), x),  # max(x, -inf) -> x
+        (_maximum(-math.inf, x), x),  # max(-inf, x) -> x
         (intrinsic("abs", -x), intrinsic("abs", x)),  # abs(-x) -> abs(x)
         (intrinsic("abs", intrinsic("abs", x)), intrinsic("abs", x)),  # abs(abs(x)) -> abs(x)
     ]

@@ -31,6 +31,22 @@ def test_unused_values_and_stores_to_their_own_place_go_away(rewrites):
     rewrites(remove_no_ops, before, expected)
 
 
+def test_masked_stores_to_their_own_place_go_away_where_the_masks_are_equal(rewrites):
+    before = """
+    primfunc @f(B: Buffer[(8,), float32], n: int64) {
+      B[ramp(0, 1, 8) where ramp(0, 1, 8) < broadcast(n, 8)] = B[ramp(0, 1, 8) where ramp(0, 1, 8) < broadcast(n, 8)]
+      B[ramp(0, 1, 8) where ramp(0, 1, 8) < broadcast(n, 8)] = B[ramp(0, 1, 8)]
+      B[ramp(0, 1, 8)] = B[ramp(0, 1, 8) where ramp(0, 1, 8) < broadcast(n, 8)]
+    }
+    """
+    expected = """
+    primfunc @f(B: Buffer[(8,), float32], n: int64) {
+      B[ramp(0, 1, 8)] = B[ramp(0, 1, 8) where ramp(0, 1, 8) < broadcast(n, 8)]
+    }
+    """
+    rewrites(remove_no_ops, before, expected)
+
+
 def test_a_buffer_that_is_read_stays(rewrites):
     before = """
     primfunc @f(B: Buffer[(8,), float32]) {
