@@ -31,7 +31,7 @@ from tilewright.passes.schedule.stages import epilogue_of
 from tilewright.tensorir.expr import BinaryOp
 from tilewright.tensorir.schedule import BlockRef, LoopRef, Schedule
 from tilewright.tensorir.schedule.dependence import is_exact_reduction
-from tilewright.tensorir.stmt import BufferStore
+from tilewright.tensorir.stmt import Block, BufferStore
 
 #: Elements of a run, about: as many additions one after another cost no digit that others count on.
 _RUN = 256
@@ -73,13 +73,20 @@ class ScheduleColumns(ScheduleRule[ColumnsPlan]):
         lanes = int(nest.given.get("lanes", 0)) or vector_lanes(block, nest.target)
         if not are_lanes(lanes):
             return Declined(f"no vector has {lanes} lanes")
-        tasks, steps = product_of_extents(spatial(block)[:-1]), product_of_extents(reductions(block))
-        line = bool(nest.given.get("line", is_line_a_task(tasks, steps)))
+        line = bool(nest.given.get("line", is_line_a_task(_lines(block, lanes), product_of_extents(reductions(block)))))
         return ColumnsPlan(block.name, lanes, line, nest.reassociate)
 
     def apply(self, schedule: Schedule, plan: ColumnsPlan) -> None:
         """Tile the results by vectors and reduce inside."""
         schedule_columns(schedule, schedule.get_block(plan.block), plan)
+
+
+def _lines(block: Block, lanes: int) -> int | None:
+    """Return the number of lines of vectors of results: along the contiguous dimension, or along the next one where
+    that has a single vector, as in blocks of channels."""
+    items = spatial(block)
+    extent = constant(items[-1].extent)
+    return product_of_extents(items[:-1] if extent is None or extent > lanes else items[:-2])
 
 
 def schedule_columns(schedule: Schedule, ref: BlockRef, plan: ColumnsPlan) -> None:
@@ -113,9 +120,9 @@ def schedule_columns(schedule: Schedule, ref: BlockRef, plan: ColumnsPlan) -> No
         schedule.vectorize(schedule.get_loops(stage)[-1])
     if extent is None or extent > 1:
         schedule.vectorize(inner)
-    if plan.line and len(outer) > 1 and (extent is None or extent > lanes):
+    if plan.line and len(outer) > 1:
         vectors = outer.pop()
-        if is_written_out(extent, lanes):
+        if is_written_out(constant(loop_of(schedule, vectors).extent)):
             schedule.unroll(vectors)
     if outer:
         schedule.parallel(schedule.fuse(*outer) if len(outer) > 1 else outer[0])

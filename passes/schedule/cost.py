@@ -39,19 +39,20 @@ def vector_lanes(block: Block, target: Target) -> int:
 
 
 #: Maximum number of steps of a window whose line is a task, and of the vectors of a line that are written out.
-_STEPS_OF_A_WINDOW, _VECTORS_WRITTEN_OUT = 64, 4
+_STEPS_OF_A_WINDOW, _VECTORS_WRITTEN_OUT = 16, 4
 
 
 def is_line_a_task(lines: int | None, steps: int | None) -> bool:
     """Return whether a task computes a whole line of windows of ``steps`` elements, rather than one vector of it, whose
     masks cost as much as such windows. (Means of 3x3 windows of 58x56x56 numbers, two apart, take 21 us instead of 57
-    on a Zen 5, those of 16x300x300 numbers 347 us instead of 1,041.)"""
+    on a Zen 5, those of 16x300x300 numbers 347 us instead of 1,041. Of larger windows, more are partly outside, at the
+    ends of a line, where their loops are not limited: maxima of 5x5 windows of 13x13 numbers take 1.18 of the time.)"""
     return steps is not None and steps <= _STEPS_OF_A_WINDOW and are_enough_tasks(lines)
 
 
-def is_written_out(extent: int | None, lanes: int) -> bool:
-    """Return whether the vectors of a line of ``extent`` results are written out: a few, whose masks are constants."""
-    return extent is not None and extent <= lanes * _VECTORS_WRITTEN_OUT
+def is_written_out(vectors: int | None) -> bool:
+    """Return whether the vectors of a line are written out: a few, whose masks are constants."""
+    return vectors is not None and vectors <= _VECTORS_WRITTEN_OUT
 
 
 def partial_vectors(extent: int | None, lanes: int, most: int) -> int:
