@@ -73,7 +73,8 @@ class ScheduleColumns(ScheduleRule[ColumnsPlan]):
         lanes = int(nest.given.get("lanes", 0)) or vector_lanes(block, nest.target)
         if not are_lanes(lanes):
             return Declined(f"no vector has {lanes} lanes")
-        line = bool(nest.given.get("line", is_line_a_task(_lines(block, lanes), product_of_extents(reductions(block)))))
+        steps = product_of_extents(reductions(block))
+        line = bool(nest.given.get("line", is_line_a_task(_least_lines(block, lanes), steps, nest.target)))
         return ColumnsPlan(block.name, lanes, line, nest.reassociate)
 
     def apply(self, schedule: Schedule, plan: ColumnsPlan) -> None:
@@ -81,12 +82,13 @@ class ScheduleColumns(ScheduleRule[ColumnsPlan]):
         schedule_columns(schedule, schedule.get_block(plan.block), plan)
 
 
-def _lines(block: Block, lanes: int) -> int | None:
-    """Return the number of lines of vectors of results: along the contiguous dimension, or along the next one where
-    that has a single vector, as in blocks of channels."""
+def _least_lines(block: Block, lanes: int) -> int:
+    """Return the least number of lines of vectors of results: along the contiguous dimension, or along the next one
+    where that has a single vector, as in blocks of channels. Dimensions of unknown size may have a single element."""
     items = spatial(block)
     extent = constant(items[-1].extent)
-    return product_of_extents(items[:-1] if extent is None or extent > lanes else items[:-2])
+    lines = items[:-1] if extent is None or extent > lanes else items[:-2]
+    return math.prod(constant(item.extent) or 1 for item in lines)
 
 
 def schedule_columns(schedule: Schedule, ref: BlockRef, plan: ColumnsPlan) -> None:

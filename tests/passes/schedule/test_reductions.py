@@ -21,6 +21,9 @@ from tests.passes.schedule.kernels import (
     windows_of_lines,
 )
 from tilewright import graphir as gi
+from tilewright.graphir.module import IRModule
+from tilewright.passes.context import PassContext
+from tilewright.passes.schedule import ScheduleKernels
 from tilewright.passes.schedule.facts import block_of
 from tilewright.passes.schedule.partial_results import is_row_reduction
 from tilewright.passes.schedule.rows import ScheduleRows
@@ -30,6 +33,7 @@ from tilewright.tensorir.expr import Var
 from tilewright.tensorir.functor import walk
 from tilewright.tensorir.schedule import Schedule
 from tilewright.tensorir.stmt import Block, BufferStore, PrimFunc
+from tilewright.tensorir.target import Target
 
 RNG = np.random.default_rng(7)
 
@@ -134,6 +138,18 @@ def test_lines_of_small_windows_are_tasks_and_a_few_vectors_are_written_out(
     wide = np.pad(x.astype("f8"), ((1, size), (1, size)))
     expected = sum(wide[k : k + lines, n : n + columns] for k in range(size) for n in range(size))
     np.testing.assert_allclose(run(func, [x], (lines, columns)), expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(("lines", "threads", "is_line"), [(8, 2, True), (8, 3, False), ("n", 1, False), (4, 1, True)])
+def test_lines_are_tasks_where_there_are_several_for_each_thread(lines: Any, threads: int, is_line: bool) -> None:
+    """A line of unknown length is one task, so that the number of lines, at least, must be known."""
+    lines, columns = (Var(extent) if isinstance(extent, str) else extent for extent in (lines, "m"))
+    x, k = te.placeholder((lines, 3, columns), name="x"), te.reduce_axis(3, "k")
+    sums = te.compute((lines, columns), lambda i, j: te.sum(x[i, k, j], axis=k), name="s")
+    with PassContext(opt_level=3) as ctx, Target("llvm", mcpu="x86-64-v3", num_threads=threads):
+        ScheduleKernels()(IRModule({"f": te.create_prim_func("f", [x], [sums])}))
+    (plan,) = [remark.message for remark in ctx.remarks if remark.kind == "plan"]
+    assert ("line True" in plan) == is_line
 
 
 def test_blocks_of_channels_have_lines_of_vectors_along_the_next_dimension() -> None:
