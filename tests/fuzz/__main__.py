@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import collections
 import dataclasses
+import functools
 import json
 import os
 import random
@@ -89,15 +90,20 @@ class _Batch:
         """Check a module in several builds."""
         main = module["main"]
         assert isinstance(main, gi.Function)
-        inputs = dict(zip([param.name for param in main.params], calls[0](), strict=True))
+        names = [param.name for param in main.params]
         oracles = oracles_of(module, calls, self.counts)
         for build in builds:
-            self.current.write_text(reproducer_text("crashed or hung", module, build, inputs), encoding="utf-8")
+            announce = functools.partial(self.announce, module, build, names)
             try:
-                check_build(module, oracles, build, self.counts)
+                check_build(module, oracles, build, self.counts, announce)
             except FoundError as finding:
                 self.note(module, finding)
         self.counts.models += 1
+
+    def announce(self, module: IRModule, build: Build, names: Sequence[str], inputs: Sequence[Any] | None) -> None:
+        """Write what comes next, which may end or hang the process: a call with these inputs, or the build (None)."""
+        given = None if inputs is None else dict(zip(names, inputs, strict=True))
+        self.current.write_text(reproducer_text("crashed or hung", module, build, given), encoding="utf-8")
 
     def note(self, module: Any, finding: FoundError) -> None:
         """Note a finding; a wrong result counts as the same as another if the smallest graph has the same operators."""

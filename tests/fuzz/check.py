@@ -127,19 +127,29 @@ def oracles_of(
 
 
 def check_build(
-    module: IRModule, oracles: Sequence[tuple[Sequence[Any], Oracle]], build: Build, counts: Counts
+    module: IRModule,
+    oracles: Sequence[tuple[Sequence[Any], Oracle]],
+    build: Build,
+    counts: Counts,
+    announce: Callable[[Sequence[Any] | None], None] = lambda inputs: None,
 ) -> None:
     """Build a module in one way and compare each call with its oracle.
+
+    Args:
+        announce: what to do with the inputs of each call before it, and with None before the build: either may end the
+            process.
 
     Raises:
         FoundError: something is wrong.
     """
+    announce(None)
     try:
         executable = build(module)
     except Exception as error:
         raise FoundError("error", build, f"build: {type(error).__name__}: {error}", None) from error
     counts.builds += 1
     for inputs, oracle in oracles:
+        announce(inputs)
         _call(executable, build, inputs, oracle, counts)
 
 
