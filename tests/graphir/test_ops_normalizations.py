@@ -135,6 +135,17 @@ def test_batch_normalization_by_the_batch(check: Any, dtype: str) -> None:
     check("nn.batch_norm_training", types, {"epsilon": 1e-3, "momentum": 0.75}, oracle, None, sizes, 8)
 
 
+def test_a_channel_of_equal_elements_is_normalized_to_the_shift() -> None:
+    """The sums of these elements are exact, so that the mean is, too."""
+    x = gi.var("x", shape=(2, 3, 4))
+    vectors = [gi.const(np.array(values, "f4")) for values in ([3, -7, 0.3], [0.1, 0.2, 0.3], [0, 0, 0], [1, 1, 1])]
+    with tw.PassContext(opt_level=3):
+        model = tw.build(gi.Function([x], gi.nn.batch_norm_training(x, *vectors)))
+    values = np.broadcast_to(np.array([1.75, 0.875, -33.25], "f4")[:, np.newaxis], (2, 3, 4)).copy()
+    expected = np.broadcast_to(np.array([0.1, 0.2, 0.3], "f4")[:, np.newaxis], (2, 3, 4))
+    np.testing.assert_array_equal(model(values)[0], expected)
+
+
 def test_the_window_of_local_response_normalization_has_elements() -> None:
     with pytest.raises(TypeInferenceError, match=r"nn\.lrn: .*size: expected at least 1"):
         gi.get_operator("nn.lrn")(gi.var("x", shape=(1, 2, 5)), size=0)

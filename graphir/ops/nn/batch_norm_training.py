@@ -6,10 +6,20 @@ import dataclasses
 from collections.abc import Sequence
 
 from tilewright.graphir.base import Expr as GraphExpr
-from tilewright.graphir.base import call_operator
 from tilewright.graphir.expr import Tuple
 from tilewright.graphir.op import Operator, register_operator
-from tilewright.graphir.ops.calls import add, cast, mean, multiply, reshape, variance
+from tilewright.graphir.ops.calls import (
+    add,
+    cast,
+    divide,
+    expand_dims,
+    mean,
+    multiply,
+    reshape,
+    sqrt,
+    subtract,
+    variance,
+)
 from tilewright.graphir.ops.common import compute_type
 from tilewright.graphir.ops.nn.layer_norm import check_vectors
 from tilewright.graphir.types import TensorType, TupleType
@@ -45,13 +55,14 @@ class batch_norm_training(Operator):
         data, gamma, beta, running_mean, running_var = [cast(arg, dtype=compute_type(dtype)) for arg in args]
         axes = tuple(axis for axis in range(data.ndim) if axis != attrs.axis % data.ndim)
         # The axes stay until the statistics are computed, so that this can be done in a layout with blocks of channels.
-        centre, spread = [
-            reshape(found, newshape=(data.shape[attrs.axis],))
-            for found in (mean(data, axis=axes, keepdims=True), variance(data, axis=axes, keepdims=True))
-        ]
-        result = call_operator(
-            "nn.batch_norm", data, gamma, beta, centre, spread, axis=attrs.axis, epsilon=attrs.epsilon
-        )
+        kept_centre, kept_spread = mean(data, axis=axes, keepdims=True), variance(data, axis=axes, keepdims=True)
+        centre, spread = [reshape(kept, newshape=(data.shape[attrs.axis],)) for kept in (kept_centre, kept_spread)]
+        factor = divide(gamma, sqrt(add(spread, attrs.epsilon)))
+        behind = data.ndim - 1 - attrs.axis % data.ndim
+        if behind:
+            factor, beta = [expand_dims(each, axis=1, num_newaxis=behind) for each in (factor, beta)]
+        # Not a single multiplication and addition, as of moving statistics: where a channel hardly varies, they cancel.
+        result = add(multiply(subtract(data, kept_centre), factor), beta)
 
         def moved(running: GraphExpr, batch: GraphExpr) -> GraphExpr:
             return add(multiply(running, attrs.momentum), multiply(batch, 1 - attrs.momentum))
