@@ -85,6 +85,16 @@ def highest(dtype: DataType) -> int | float:
     return (1 << (dtype.bits - 1)) - 1 if dtype.is_int else (1 << dtype.bits) - 1
 
 
+_IDENTITIES = {"add": 0, "mul": 1, "and": 1, "or": 0}
+
+
+def identity_of(op: str, dtype: DataType) -> int | float | None:
+    """The neutral element of a binary operation on values of a type; None for operations without one."""
+    if op == "max":
+        return lowest(dtype)
+    return highest(dtype) if op == "min" else _IDENTITIES.get(op)
+
+
 def sum(source: ExprLike, axis: Var | Sequence[Var]) -> Reduction:
     """The sum of ``source`` over reduction axes, in their order."""
     return _reduction("add", source, axis, 0)

@@ -39,14 +39,13 @@ def vector_lanes(block: Block, target: Target) -> int:
 
 
 #: Maximum number of steps of a window whose line is a task, and of the vectors of a line that are written out.
-_STEPS_OF_A_WINDOW, _VECTORS_WRITTEN_OUT = 16, 4
+_STEPS_OF_A_WINDOW, _VECTORS_WRITTEN_OUT = 64, 4
 
 
 def is_line_a_task(lines: int, steps: int | None, target: Target) -> bool:
     """Return whether a task computes a whole line of windows of ``steps`` elements, rather than one vector of it, whose
     masks cost as much as such windows. (Means of 3x3 windows of 58x56x56 numbers, two apart, take 21 us instead of 57
-    on a Zen 5, those of 16x300x300 numbers 347 us instead of 1,041. Of larger windows, more are partly outside, at the
-    ends of a line, where their loops are not limited: maxima of 5x5 windows of 13x13 numbers take 1.18 of the time.)
+    on a Zen 5, those of 16x300x300 numbers 347 us instead of 1,041.)
 
     Args:
         lines: the number of lines, at least.

@@ -15,7 +15,8 @@ iterations in which the condition holds; with inner loops between, to those in w
 Copies cost compile time in later passes and in LLVM, so a split makes them only where it saves work in a loop: one main
 loop, and before and after it whatever work is left under the known conditions; a loop with a large body stays one loop,
 and chooses between the main body and one for both ends. No copy is made for a condition that becomes a part of a loop's
-range (``loop_ranges``), nor around tiles in which it is known (``loop_remainders``).
+range (``loop_ranges``; in copies for the ends, also one that selects what a reduction adds, ``loop_neutral``), nor
+around tiles in which it is known (``loop_remainders``).
 
 With the annotation ``{"specialize_tail": True}`` the remainder of a division into tiles is computed in smaller tiles,
 so that inner loops keep constant extents (``loop_remainders`` states the rule).
@@ -39,6 +40,7 @@ from tilewright.passes.properties import COMPACT, PARTITIONED, VECTOR_LOOPS
 from tilewright.passes.registry import register_pass
 from tilewright.passes.tensor.loop_cases import Cases, find_cases, find_choice, find_outer_choice
 from tilewright.passes.tensor.loop_guards import FALSE, TRUE, Guard, find_conditions, with_known
+from tilewright.passes.tensor.loop_neutral import without_neutral_steps
 from tilewright.passes.tensor.loop_ranges import limit_ranges, limiting_conditions
 from tilewright.passes.tensor.loop_remainders import find_tiles, tile_conditions, with_remainders
 from tilewright.passes.tensor.loop_rolling import rolled_up
@@ -308,13 +310,13 @@ class _Partitioner(ScopedMutator):
         copy = substitute(copy_with_fresh_definitions(body), {loop.var: var})
         extent = self.simplify(high - low)
         outer, self.in_tail = self.in_tail, self.in_tail or tail
-        new = self.mutate_in_loop(var, low, extent, copy)
+        new = self.mutate_in_loop(var, low, extent, without_neutral_steps(copy) if tail else copy)
         self.in_tail = outer
         return For(var, low, extent, loop.kind, new, loop.annotations)
 
     def _tail(self, body: Stmt) -> Stmt:
         outer, self.in_tail = self.in_tail, True
-        result: Stmt = self.mutate(copy_with_fresh_definitions(body))
+        result: Stmt = self.mutate(copy_with_fresh_definitions(without_neutral_steps(body)))
         self.in_tail = outer
         return result
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Sequence
 
-from tilewright.tensorir.dtype import DataType
 from tilewright.tensorir.expr import BinaryOp, Buffer, BufferLoad, Call, Expr, binary, call
 from tilewright.tensorir.folding import Number
 from tilewright.tensorir.functor import leaves
 from tilewright.tensorir.intrinsics import REDUCERS
+from tilewright.tensorir.reduction import identity_of
 from tilewright.tensorir.stmt import BufferStore
 
 
@@ -39,13 +38,11 @@ class LaneReduction:
     def identity(self) -> Number:
         """The neutral element of the operator."""
         dtype = self.target.buffer.dtype
-        if self.op in ("add", "mul"):
-            # -0.0 + x is x for all x, also for -0.0
-            return (-0.0 if dtype.is_float else 0) if self.op == "add" else 1
-        if dtype.is_float:
-            return math.inf if self.op == "min" else -math.inf
-        low, high = _integer_range(dtype)
-        return high if self.op == "min" else low
+        if self.op == "add" and dtype.is_float:
+            return -0.0  # -0.0 + x is x for all x, also for -0.0
+        found = identity_of(self.op, dtype)
+        assert found is not None
+        return found
 
     def combine(self, old: Expr, terms: Sequence[Expr]) -> Expr:
         """Combine ``old`` with the terms."""
@@ -56,12 +53,6 @@ class LaneReduction:
     def across_lanes(self, vector: Expr) -> Expr:
         """Combine all lanes of ``vector``."""
         return call(REDUCERS[self.op], vector)
-
-
-def _integer_range(dtype: DataType) -> tuple[int, int]:
-    if dtype.is_uint:
-        return 0, (1 << dtype.bits) - 1
-    return -(1 << (dtype.bits - 1)), (1 << (dtype.bits - 1)) - 1
 
 
 def _is_target(load: BufferLoad, store: BufferStore) -> bool:

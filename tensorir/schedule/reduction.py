@@ -8,6 +8,7 @@ from tilewright.tensorir.arith.iter_map import constant_value
 from tilewright.tensorir.conditions import conjunction, conjuncts
 from tilewright.tensorir.expr import Buffer, BufferLoad, Expr, Var, binary, const
 from tilewright.tensorir.functor import substitute
+from tilewright.tensorir.reduction import identity_of
 from tilewright.tensorir.schedule.blocks import change_block, fresh_iters, new_block
 from tilewright.tensorir.schedule.dependence import (
     combiner,
@@ -23,7 +24,6 @@ from tilewright.tensorir.schedule.nests import loops_in, rewrite
 from tilewright.tensorir.schedule.regions import is_injective
 from tilewright.tensorir.schedule.state import State
 from tilewright.tensorir.stmt import Block, BufferStore, For, IfThenElse, IterVar, Stmt, sequence
-from tilewright.tensorir.tensor import highest, lowest
 
 
 class _SpatialCopy:
@@ -109,13 +109,10 @@ def decompose_reduction(state: State, ref: BlockRef, loop_ref: LoopRef) -> tuple
     return made, BlockRef(name)
 
 
-_IDENTITIES = {"add": 0, "mul": 1, "and": 1, "or": 0}
-
-
 def _identity(op: str, buffer: Buffer) -> Expr:
-    if op == "max":
-        return const(lowest(buffer.dtype), buffer.dtype)
-    return const(highest(buffer.dtype) if op == "min" else _IDENTITIES[op], buffer.dtype)
+    found = identity_of(op, buffer.dtype)
+    assert found is not None
+    return const(found, buffer.dtype)
 
 
 def rfactor(
