@@ -38,26 +38,6 @@ def vector_lanes(block: Block, target: Target) -> int:
     return max(2, target.vector_bits // widest)
 
 
-#: Maximum number of steps of a window whose line is a task, and of the vectors of a line that are written out.
-_STEPS_OF_A_WINDOW, _VECTORS_WRITTEN_OUT = 64, 4
-
-
-def is_line_a_task(lines: int, steps: int | None, target: Target) -> bool:
-    """Return whether a task computes a whole line of windows of ``steps`` elements, rather than one vector of it, whose
-    masks cost as much as such windows. (Means of 3x3 windows of 58x56x56 numbers, two apart, take 21 us instead of 57
-    on a Zen 5, those of 16x300x300 numbers 347 us instead of 1,041.)
-
-    Args:
-        lines: the number of lines, at least.
-    """
-    return steps is not None and steps <= _STEPS_OF_A_WINDOW and lines >= _TASKS_PER_THREAD * target.num_threads
-
-
-def is_written_out(vectors: int | None) -> bool:
-    """Return whether the vectors of a line are written out: a few, whose masks are constants."""
-    return vectors is not None and vectors <= _VECTORS_WRITTEN_OUT
-
-
 def partial_vectors(extent: int | None, lanes: int, most: int) -> int:
     """Return the number of vectors of partial results for a reduction over ``extent`` elements: several where each
     gets some steps."""
@@ -230,6 +210,26 @@ _TILES_PER_TASK = 8
 def are_enough_tasks(count: int | None) -> bool:
     """Return whether ``count`` small tasks keep the threads busy."""
     return count is None or count >= _ENOUGH_TASKS
+
+
+#: Maximum number of steps of a window whose line is a task, and of the vectors of a line that are written out.
+_STEPS_OF_A_WINDOW, _VECTORS_WRITTEN_OUT = 64, 4
+
+
+def is_line_a_task(lines: int, steps: int | None, target: Target) -> bool:
+    """Return whether a task computes a whole line of windows of ``steps`` elements, rather than one vector of it, whose
+    masks cost as much as such windows. (Means of 3x3 windows of 58x56x56 numbers, two apart, take 21 us instead of 57
+    on a Zen 5, those of 16x300x300 numbers 347 us instead of 1,041.)
+
+    Args:
+        lines: the number of lines, at least.
+    """
+    return steps is not None and steps <= _STEPS_OF_A_WINDOW and lines >= _TASKS_PER_THREAD * target.num_threads
+
+
+def is_written_out(vectors: int | None) -> bool:
+    """Return whether the vectors of a line are written out: a few, whose masks are constants."""
+    return vectors is not None and vectors <= _VECTORS_WRITTEN_OUT
 
 
 def tiles_per_task(tiles: int | None, parts: int, target: Target) -> int:

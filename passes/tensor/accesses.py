@@ -145,6 +145,16 @@ class AccessCollector(Visitor):
         usage.accesses.append(Access(resolved, guard, self.place, self.order, is_write))
 
 
+def reads_target(load: Expr, store: BufferStore) -> bool:
+    """Return whether ``load`` is the old value of what ``store`` writes, in all lanes that it writes."""
+    return (
+        isinstance(load, BufferLoad)
+        and load.buffer is store.buffer
+        and load.predicate in (None, store.predicate)
+        and load.indices == store.indices
+    )
+
+
 def common_place(accesses: Sequence[Access]) -> Place:
     """Return the innermost place around all accesses."""
     chains = [access.place.chain() for access in accesses]

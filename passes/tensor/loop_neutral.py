@@ -9,10 +9,11 @@ steps outside go away. Lanes still select. Unlike the sum with 0.0, what is left
 
 from __future__ import annotations
 
+from tilewright.passes.tensor.accesses import reads_target
 from tilewright.passes.tensor.loop_guards import TRUE, with_known
 from tilewright.tensorir.arith.pattern import constant_of
 from tilewright.tensorir.conditions import conjuncts
-from tilewright.tensorir.expr import BinaryOp, Broadcast, BufferLoad, Expr, Select, Var, all_of, binary, select
+from tilewright.tensorir.expr import BinaryOp, Broadcast, Expr, Select, Var, all_of, binary, select
 from tilewright.tensorir.functor import Mutator, uses_var
 from tilewright.tensorir.reduction import identity_of
 from tilewright.tensorir.stmt import BufferStore, For, IfThenElse, Stmt
@@ -42,9 +43,8 @@ class _Neutral(Mutator):
         if not isinstance(step, BinaryOp) or not isinstance(step.b, Select):
             return op
         old, chosen = step.a, step.b
-        is_reduction = isinstance(old, BufferLoad) and old.buffer is op.buffer and old.indices == op.indices
         neutral = identity_of(step.op, op.buffer.dtype)
-        if not is_reduction or neutral is None or constant_of(chosen.false_value) != neutral:
+        if not reads_target(old, op) or neutral is None or constant_of(chosen.false_value) != neutral:
             return op
         uniform: list[Expr] = []
         others: list[Expr] = []

@@ -20,8 +20,9 @@ from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import primfunc_pass
 from tilewright.passes.properties import EFFECTIVE, LOOPS
 from tilewright.passes.registry import register_pass
+from tilewright.passes.tensor.accesses import reads_target
 from tilewright.passes.tensor.simplify import is_empty
-from tilewright.tensorir.expr import Buffer, BufferLoad, Call, Expr, Var
+from tilewright.tensorir.expr import Buffer, Call, Expr, Var
 from tilewright.tensorir.functor import CALLS, Mutator, kinds, leaves, walk_to
 from tilewright.tensorir.intrinsics import INTRINSICS
 from tilewright.tensorir.stmt import (
@@ -77,13 +78,7 @@ class _Remover(Mutator):
         return buffer
 
     def mutate_BufferStore(self, op: BufferStore) -> Stmt:
-        value = op.value
-        if (
-            isinstance(value, BufferLoad)
-            and value.buffer is op.buffer
-            and value.predicate in (None, op.predicate)
-            and value.indices == op.indices
-        ):
+        if reads_target(op.value, op):
             return sequence()
         return self.generic_mutate(op)  # type: ignore[no-any-return]
 

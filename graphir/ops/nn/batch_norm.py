@@ -9,8 +9,9 @@ from tilewright.graphir.base import Expr as GraphExpr
 from tilewright.graphir.dims import dim_equal
 from tilewright.graphir.expr import const
 from tilewright.graphir.op import Operator, register_operator
-from tilewright.graphir.ops.calls import add, cast, divide, expand_dims, multiply, sqrt, subtract
+from tilewright.graphir.ops.calls import add, cast, divide, multiply, sqrt, subtract
 from tilewright.graphir.ops.common import FLOATS, axis_index, check_dtype, is_half, same_dtype
+from tilewright.graphir.ops.nn.layer_norm import along
 from tilewright.graphir.types import TensorType
 
 
@@ -66,10 +67,7 @@ class batch_norm(Operator):
         factor = divide(gamma if attrs.scale else const(1.0, data.dtype), deviation)
         shift = multiply(mean, factor)
         shift = subtract(beta, shift) if attrs.center else subtract(const(0.0, data.dtype), shift)
-        behind = data.ndim - 1 - attrs.axis % data.ndim
-        if behind:
-            factor = expand_dims(factor, axis=1, num_newaxis=behind)
-            shift = expand_dims(shift, axis=1, num_newaxis=behind)
+        factor, shift = [along(each, data.ndim, attrs.axis) for each in (factor, shift)]
         result = add(multiply(data, factor), shift)
         return cast(result, dtype=dtype) if is_half(dtype) else result
 

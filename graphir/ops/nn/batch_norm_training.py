@@ -12,7 +12,6 @@ from tilewright.graphir.ops.calls import (
     add,
     cast,
     divide,
-    expand_dims,
     mean,
     multiply,
     reshape,
@@ -21,7 +20,7 @@ from tilewright.graphir.ops.calls import (
     variance,
 )
 from tilewright.graphir.ops.common import compute_type
-from tilewright.graphir.ops.nn.layer_norm import check_vectors
+from tilewright.graphir.ops.nn.layer_norm import along, check_vectors
 from tilewright.graphir.types import TensorType, TupleType
 
 
@@ -58,9 +57,7 @@ class batch_norm_training(Operator):
         kept_centre, kept_spread = mean(data, axis=axes, keepdims=True), variance(data, axis=axes, keepdims=True)
         centre, spread = [reshape(kept, newshape=(data.shape[attrs.axis],)) for kept in (kept_centre, kept_spread)]
         factor = divide(gamma, sqrt(add(spread, attrs.epsilon)))
-        behind = data.ndim - 1 - attrs.axis % data.ndim
-        if behind:
-            factor, beta = [expand_dims(each, axis=1, num_newaxis=behind) for each in (factor, beta)]
+        factor, beta = [along(each, data.ndim, attrs.axis) for each in (factor, beta)]
         # Not a single multiplication and addition, as of moving statistics: where a channel hardly varies, they cancel.
         result = add(multiply(subtract(data, kept_centre), factor), beta)
 

@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.graphir.base import Expr as GraphExpr
 from tilewright.graphir.dims import dim_equal
 from tilewright.graphir.op import Operator, register_operator
+from tilewright.graphir.ops.calls import expand_dims
 from tilewright.graphir.ops.common import FLOATS, axis_index, check_dtype, compute_type, same_dtype, widened
 from tilewright.graphir.types import TensorType
 from tilewright.tensorir import tensor as te
@@ -23,6 +25,12 @@ class LayerNormAttrs:
 
     axis: int = -1
     epsilon: float = 1e-5
+
+
+def along(vector: GraphExpr, ndim: int, axis: int) -> GraphExpr:
+    """Append axes to ``vector``, so that it broadcasts along ``axis`` of a tensor with ``ndim`` dimensions."""
+    behind = ndim - 1 - axis % ndim
+    return expand_dims(vector, axis=1, num_newaxis=behind) if behind else vector
 
 
 def check_vectors(op: Operator, args: Sequence[TensorType], axis: int) -> None:

@@ -12,7 +12,6 @@ from tilewright.graphir.ops.calls import (
     add,
     cast,
     divide,
-    expand_dims,
     mean,
     multiply,
     reshape,
@@ -21,14 +20,8 @@ from tilewright.graphir.ops.calls import (
     subtract,
 )
 from tilewright.graphir.ops.common import axis_index, is_half
-from tilewright.graphir.ops.nn.layer_norm import LayerNormAttrs, check_vectors
+from tilewright.graphir.ops.nn.layer_norm import LayerNormAttrs, along, check_vectors
 from tilewright.graphir.types import TensorType
-
-
-def _along(vector: GraphExpr, ndim: int, axis: int) -> GraphExpr:
-    """Append axes to ``vector``, so that it broadcasts along ``axis`` of a tensor with ``ndim`` dimensions."""
-    behind = ndim - 1 - axis % ndim
-    return expand_dims(vector, axis=1, num_newaxis=behind) if behind else vector
 
 
 def _normalized(data: GraphExpr, axes: tuple[int, ...], epsilon: float) -> GraphExpr:
@@ -58,7 +51,7 @@ class rms_norm(Operator):
     def decompose(self, args: Sequence[GraphExpr], attrs: LayerNormAttrs) -> GraphExpr:
         data, gamma = _widen(args)
         size = sqrt(add(mean(square(data), axis=attrs.axis, keepdims=True), attrs.epsilon))
-        return cast(multiply(divide(data, size), _along(gamma, data.ndim, attrs.axis)), dtype=args[0].dtype)
+        return cast(multiply(divide(data, size), along(gamma, data.ndim, attrs.axis)), dtype=args[0].dtype)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,7 +89,7 @@ class group_norm(Operator):
         size = product([simplify(data.shape[1] // attrs.num_groups), *data.shape[2:]])
         grouped = reshape(data, newshape=(data.shape[0], attrs.num_groups, size))
         result = reshape(_normalized(grouped, (2,), attrs.epsilon), newshape=data.shape)
-        result = add(multiply(result, _along(gamma, data.ndim, 1)), _along(beta, data.ndim, 1))
+        result = add(multiply(result, along(gamma, data.ndim, 1)), along(beta, data.ndim, 1))
         return cast(result, dtype=args[0].dtype)
 
 
@@ -130,5 +123,5 @@ class instance_norm(Operator):
     def decompose(self, args: Sequence[GraphExpr], attrs: InstanceNormAttrs) -> GraphExpr:
         data, gamma, beta = _widen(args)
         result = _normalized(data, self._axes(data.ndim, attrs), attrs.epsilon)
-        result = multiply(result, _along(gamma, data.ndim, attrs.axis))
-        return cast(add(result, _along(beta, data.ndim, attrs.axis)), dtype=args[0].dtype)
+        result = multiply(result, along(gamma, data.ndim, attrs.axis))
+        return cast(add(result, along(beta, data.ndim, attrs.axis)), dtype=args[0].dtype)

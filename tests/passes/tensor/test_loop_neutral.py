@@ -49,6 +49,7 @@ def test_a_step_that_adds_the_neutral_element_is_left_out(rewrites, dtype: str, 
         "S[0] = S[0] - select(i >= 1, X[i where i >= 1], 0.0)",
         "S[0] = S[1] + select(i >= 1, X[i where i >= 1], 0.0)",  # no reduction
         "S[0] = X[0] + select(i >= 1, X[i where i >= 1], 0.0)",
+        "S[0] = S[0 where X[0] > 0.0] + select(i >= 1, X[i where i >= 1], 0.0)",  # also writes what it does not read
         "for l in vectorized(2) { S[l] = S[l] + select(i + l >= 1, X[i where i + l >= 1], 0.0) }",  # lanes differ
     ],
 )
