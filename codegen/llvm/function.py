@@ -47,6 +47,7 @@ class FunctionEmitter(ExpressionEmitter):
         team: the operand that holds the team whose threads run parallel loops.
         children: the number of its loops that have become functions so far.
         loops: the number of loops emitted so far, without unrolled ones.
+        computes: whether it does more than to call functions: it has a loop of its own, a store or an instruction.
     """
 
     def __init__(self, module: ModuleEmitter, root: PrimFunc, symbol: str, serial: bool) -> None:
@@ -57,6 +58,7 @@ class FunctionEmitter(ExpressionEmitter):
         self.team = "null"
         self.children = 0
         self.loops = 0
+        self.computes = False
         self._frame_bytes = 0
         self._depth = 0
 
@@ -81,6 +83,7 @@ class FunctionEmitter(ExpressionEmitter):
             self.statement(part)
 
     def _store(self, stmt: BufferStore) -> None:
+        self.computes = True
         self.memory.store(stmt)
 
     def _let(self, stmt: LetStmt) -> None:
@@ -98,6 +101,7 @@ class FunctionEmitter(ExpressionEmitter):
         elif (intrin := called_intrin(call)) is not None:
             self._instruction(call, intrin, None)
         else:
+            self.computes = True
             self.expr(call)
             if not isinstance(call, Call) or call.name != "prefetch":
                 self.memory.forget()
@@ -121,6 +125,7 @@ class FunctionEmitter(ExpressionEmitter):
     def _instruction(self, call: Expr, intrin: TensorIntrin, loops: Stmt | None) -> None:
         """Emit a call of a user's instruction, or the loops that describe it if there is no implementation."""
         assert isinstance(call, Call)
+        self.computes = True
         if intrin.llvm is None and intrin.cfunc is None:
             if loops is not None:
                 self.statement(loops)
@@ -262,6 +267,7 @@ class FunctionEmitter(ExpressionEmitter):
         preheader = b.mark()
         b.branch(head)
         b.label(head)
+        self.computes = True
         self.loops += 1
         number = self.loops
         index, following = f"%{b.fresh(var.name)}", f"%{b.fresh(var.name)}"

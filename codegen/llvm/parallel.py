@@ -2,8 +2,9 @@
 
 A fork passes ``void task(i64 begin, i64 end, ptr data)`` to :data:`.team_ir.FORK`, which calls it for parts of the
 loop's range, in this thread or in several: the task loads the captured values from ``data`` and calls the body with
-them. (The body could load them itself, but LLVM accepts that addresses do not alias only of parameters.) Decisions at
-run time are made there, once, and not in front of each loop.
+them. (The body could load them itself, but LLVM accepts that addresses do not alias only of parameters.) Most loops
+have a task that all modules share (:func:`.team_ir.shared_task`). Decisions at run time are made in ``FORK``, once, and
+not in front of each loop.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from tilewright.codegen.analysis import captured
 from tilewright.codegen.llvm import arithmetic
 from tilewright.codegen.llvm.memory import STACK_ALIGNMENT
 from tilewright.codegen.llvm.outlined import capture_parameters, captured_operands
-from tilewright.codegen.llvm.team_ir import FORK
+from tilewright.codegen.llvm.team_ir import FORK, shared_task
 from tilewright.codegen.llvm.text import Builder, global_name
 from tilewright.tensorir.dtype import INT64
 from tilewright.tensorir.expr import Expr, as_expr
@@ -53,13 +54,7 @@ def emit_parallel_loop(emitter: FunctionEmitter, loop: For) -> None:
 def _fork(emitter: FunctionEmitter, loop: For, body: str, captures: list[tuple[str, str]]) -> None:
     """Emit a fork: store the captured values, hand them over, and join."""
     b = emitter.builder
-    data = "null"
-    if captures:
-        struct = _struct(captures)
-        data = b.slot(struct, STACK_ALIGNMENT, "captured")
-        for position, (kind, value) in enumerate(captures):
-            b.emit(f"store {kind} {value}, ptr {_field(b, struct, data, position)}")
-    task = _emit_task(emitter, body, captures)
+    task, data = _shared_task(emitter, body, captures) or _own_task(emitter, body, captures)
     first, extent = emitter.int64(loop.min), emitter.int64(loop.extent)
     grain = _grain(emitter, loop)
     threads = str(emitter.target.num_threads)
@@ -84,26 +79,39 @@ def _grain(emitter: FunctionEmitter, loop: For) -> str:
     return least
 
 
-def _struct(captures: list[tuple[str, str]]) -> str:
-    """Return the type of the struct of captured values."""
-    return f"{{ {', '.join(kind for kind, _ in captures)} }}"
+def _shared_task(emitter: FunctionEmitter, body: str, captures: list[tuple[str, str]]) -> tuple[str, str] | None:
+    """Store ``body`` and the captured values for a shared task. Return its operand and the address of what it loads;
+    None if it cannot pass such values."""
+    found = shared_task(len(captures)) if all(kind in ("i64", "ptr") for kind, _ in captures) else None
+    if found is None:
+        return None
+    b, (name, passed) = emitter.builder, found
+    data = b.slot(f"[{1 + passed} x i64]", STACK_ALIGNMENT, "captured")
+    for position, (kind, value) in enumerate([("ptr", body), *captures]):
+        place = b.pure(f"getelementptr inbounds i64, ptr {data}, i64 {position}") if position else data
+        b.emit(f"store {kind} {value}, ptr {place}")
+    return b.module.declare(name, "void", ["i64", "i64", "ptr"]), data
 
 
-def _field(b: Builder, struct: str, data: str, position: int) -> str:
-    """Return the address of a captured value."""
-    return b.pure(f"getelementptr inbounds {struct}, ptr {data}, i32 0, i32 {position}") if position else data
-
-
-def _emit_task(emitter: FunctionEmitter, body: str, captures: list[tuple[str, str]]) -> str:
-    """Emit the function that threads call: it loads the captured values and calls ``body``."""
+def _own_task(emitter: FunctionEmitter, body: str, captures: list[tuple[str, str]]) -> tuple[str, str]:
+    """Emit a task that calls ``body``, and store the captured values for it. Return its operand and their address."""
     name = global_name(body[1:].strip('"') + ".task")
-    b, struct = Builder(emitter.module.text), _struct(captures)
+    outer, b = emitter.builder, Builder(emitter.module.text)
+    struct = f"{{ {', '.join(kind for kind, _ in captures)} }}"
+    data = outer.slot(struct, STACK_ALIGNMENT, "captured")
     passed = [_RANGE]
-    for position, (kind, _) in enumerate(captures):
+    for position, (kind, value) in enumerate(captures):
+        outer.emit(f"store {kind} {value}, ptr {_field(outer, struct, data, position)}")
         place = _field(b, struct, "%data", position)
         passed.append(f"{kind} {b.value(f'load {kind}, ptr {place}')}")
     b.emit(f"tail call void {body}({', '.join(passed)})")
     b.emit("ret void")
     module = emitter.module
-    module.text.functions.append(b.function(f"define internal void {name}({_RANGE}, ptr %data) {module.attributes}"))
-    return name
+    header = f"define internal void {name}({_RANGE}, ptr %data) {module.attributes_of_calls}"
+    module.text.functions.append(b.function(header))
+    return name, data
+
+
+def _field(b: Builder, struct: str, data: str, position: int) -> str:
+    """Return the address of a captured value."""
+    return b.pure(f"getelementptr inbounds {struct}, ptr {data}, i32 0, i32 {position}") if position else data

@@ -103,14 +103,22 @@ from tilewright.codegen.llvm.emission import emit_object
 from tilewright.codegen.llvm.engine import create_engine
 from tilewright.codegen.llvm.headroom import headroom
 from tilewright.codegen.llvm.system_symbols import system_addresses
-from tilewright.codegen.llvm.team_ir import FORK, PARALLEL_FOR, RUN_TEAM, THREAD_LIMIT, YIELD, team_ir
+from tilewright.codegen.llvm.team_ir import (
+    FORK,
+    PARALLEL_FOR,
+    RUN_TEAM,
+    SHARED_TASK_NAMES,
+    THREAD_LIMIT,
+    YIELD,
+    team_ir,
+)
 from tilewright.codegen.threads import parallel_for_address, thread_limit_address
 from tilewright.tensorir import forking
 from tilewright.tensorir.llvm_context import fresh_context
 
 #: The version of the interface that kept object code expects of the process that runs it: raise this number when the
 #: functions above, the limit of threads or the parameters of an entry point change.
-RUNTIME_INTERFACE = 2
+RUNTIME_INTERFACE = 3
 
 _LIBRARY = "tilewright_team"
 _lock = forking.Lock()
@@ -156,7 +164,9 @@ def _made_trackers(profiling: bool) -> tuple[llvm.LLJIT, dict[str, llvm.Resource
         library.import_symbol(clock.CLOCK, clock.address())
     engine = create_engine(machine)
     first = library.link(engine, _LIBRARY)
-    names = (RUN_TEAM, FORK, *((clock.TICKS, *clock.PROFILE_FUNCTIONS.values()) if profiling else ()))
+    names = [RUN_TEAM, FORK, *SHARED_TASK_NAMES]
+    if profiling:
+        names += [clock.TICKS, *clock.PROFILE_FUNCTIONS.values()]
     return engine, {"": first, **{name: engine.lookup(_LIBRARY, name) for name in names}}
 
 
@@ -165,8 +175,8 @@ def _addresses(profiling: bool) -> dict[str, int]:
 
 
 def team_functions() -> dict[str, int]:
-    """Return the addresses of ``RUN_TEAM`` and ``FORK``. Until the pool is started (``threads.ensure_threads``), loops
-    run on one thread."""
+    """Return the addresses of ``RUN_TEAM``, ``FORK`` and the shared tasks. Until the pool is started
+    (``threads.ensure_threads``), loops run on one thread."""
     return _addresses(profiling=False)
 
 

@@ -30,6 +30,8 @@ RUN_TEAM = "tilewright_run_team"
 #: of the threading layer, or in one call if one thread may run or there is work for only one. ``grain`` iterations are
 #: one item of work, more where a queue could not count so many items; zero leaves the choice to the fork.
 FORK = "tilewright_fork"
+#: The numbers of captured values that a shared task passes on (:func:`shared_task`).
+_SHARED_TASKS = (4, 8, 16)
 #: Items for each thread if the loop has no grain: enough to balance the load when a core is busy, few enough to cost
 #: nothing.
 ITEMS_PER_THREAD = 8
@@ -360,6 +362,37 @@ out:
 """
 
 
+def _task_name(values: int) -> str:
+    return f"tilewright_task_{values}"
+
+
+#: The names of all shared tasks.
+SHARED_TASK_NAMES = tuple(map(_task_name, _SHARED_TASKS))
+
+
+def shared_task(values: int) -> tuple[str, int] | None:
+    """Return the name of a task for bodies that take the range and ``values`` captured values, all of them addresses or
+    64-bit integers, and the number of values that it passes; None if there are too many.
+
+    A loop of a kernel needs no task of its own then, a function which LLVM takes .4 ms to compile. The captured values
+    lie behind the address of the body; what is passed beyond them is ignored, as calling conventions of the processors
+    that have 64-bit addresses leave the arguments to the caller.
+    """
+    passed = next((count for count in _SHARED_TASKS if values <= count), None)
+    return None if passed is None else (_task_name(passed), passed)
+
+
+def _shared_task_ir(values: int) -> str:
+    """Return the task that calls the body whose address ``data`` points to, with the ``values`` integers behind it."""
+    lines = [f"define void @{_task_name(values)}(i64 %begin, i64 %end, ptr %data) nounwind {{"]
+    lines += ["  %body = load ptr, ptr %data"]
+    for number in range(1, values + 1):
+        lines += [f"  %place.{number} = getelementptr i64, ptr %data, i64 {number}"]
+        lines += [f"  %value.{number} = load i64, ptr %place.{number}"]
+    passed = "".join(f", i64 %value.{number}" for number in range(1, values + 1))
+    return "\n".join([*lines, f"  call void %body(i64 %begin, i64 %end{passed})", "  ret void", "}", ""])
+
+
 def team_ir(processor: str, yields: bool, profiling: bool = False, counter: bool = False) -> str:
     """Return the functions of teams as LLVM IR, for a processor (the first part of LLVM's triple); profiled ones read
     the processor's ``counter``, or the operating system's clock."""
@@ -371,4 +404,5 @@ def team_ir(processor: str, yields: bool, profiling: bool = False, counter: bool
     text = string.Template(_TEXT).substitute(
         declarations=declaration, pause=pause, give_way=give_way, begin_work=begin_work, end_work=end_work
     )
+    text += "".join(f"\n{_shared_task_ir(values)}" for values in _SHARED_TASKS)
     return text + clock.functions(_BUSY, _STRIDE, counter) if profiling else text

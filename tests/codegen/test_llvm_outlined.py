@@ -51,10 +51,10 @@ def test_an_outlined_loop_computes_what_it_did_in_its_place(kind: str, threads: 
 
 
 def test_its_function_is_called_and_not_inlined() -> None:
-    text = emit_llvm_ir([program()], Target("llvm", num_threads=1))
+    text = emit_llvm_ir([program()], Target("llvm", num_threads=1), packed=False)
     (header,) = re.findall(r"^define internal void (\S+)\(.*\) noinline", text, re.MULTILINE)
     assert text.count(f"call void {header}(") == 1
-    assert "noinline" not in emit_llvm_ir([program(annotations="")], Target("llvm", num_threads=1))
+    assert "noinline" not in emit_llvm_ir([program(annotations="")], Target("llvm", num_threads=1), packed=False)
 
 
 def test_values_of_memory_that_it_writes_are_loaded_again() -> None:

@@ -177,6 +177,49 @@ def test_object_code_runs_without_compiling() -> None:
     check_rows(again, func)
 
 
+@pytest.mark.parametrize(
+    "inputs, task",
+    [
+        (1, "tilewright_task_4"),
+        (2, "tilewright_task_4"),
+        (3, "tilewright_task_8"),
+        (7, "tilewright_task_16"),
+        (14, "tilewright_task_16"),
+        (15, "tw.sum.parallel0.task"),
+        (40, "tw.sum.parallel0.task"),
+    ],
+)
+def test_loops_with_few_captured_values_share_a_task(inputs: int, task: str) -> None:
+    """y[i] = the sum of the number'th multiples of x[number][i]; captured are ``y``, the size and ``inputs`` arrays."""
+    n, i = Var("n"), Var("i")
+    xs, y = [Buffer(f"x{number}", (n,)) for number in range(inputs)], Buffer("y", (n,))
+    total = sum((x[i] * float(number) for number, x in enumerate(xs)), n.astype("float32"))
+    loop = For(i, as_expr(0), n, "parallel", BufferStore(y, total, (i,)), {"grain": 10})
+    func = PrimFunc("sum", (*xs, y, n), loop)
+    text = emit_llvm_ir([func], TARGET, packed=False)
+    assert f"ptr @{task}, " in text and text.count("define ") == (3 if task.startswith("tw.") else 2)
+    given = [np.arange(35, dtype=np.float32) + number for number in range(inputs)]
+    result = np.zeros(35, np.float32)
+    call_primfunc(compile_module([func], TARGET), func, *given, result, 35)
+    assert (result == 35 + sum(x * number for number, x in enumerate(given))).all()
+
+
+def headers(text: str) -> dict[str, bool]:
+    """The functions that ``text`` defines, and whether LLVM leaves out its optimizations of them."""
+    lines = [line for line in text.splitlines() if line.startswith("define ")]
+    return {line[line.index("@") + 1 : line.index("(")]: "noinline optnone" in line for line in lines}
+
+
+def test_functions_that_only_call_others_are_not_optimized() -> None:
+    kernel = {"tw.exp.packed": True, "tw.exp": True, "tw.exp.parallel0": False}
+    assert headers(emit_llvm_ir([add_one()], TARGET)) == {**kernel, "tw.exp.parallel0.task": True}
+    assert headers(emit_llvm_ir([add_one()], Target("llvm", num_threads=1))) == {"tw.exp.packed": True, "tw.exp": False}
+    assert not headers(emit_llvm_ir([caller("serial"), add_one()], TARGET, ["main"]))["tw.main"]
+    x = Buffer("x", (4,))
+    store = PrimFunc("one", (x,), BufferStore(x, as_expr(0.0), (as_expr(0),)))
+    assert headers(emit_llvm_ir([store], TARGET)) == {"tw.one.packed": True, "tw.one": False}
+
+
 def add_one() -> PrimFunc:
     """y[i] = x[i] + k over a parallel loop."""
     x, y, n, k, i = Buffer("x", (Var("n"),)), Buffer("y", (Var("n"),)), Var("n"), Var("k", "int32"), Var("i")

@@ -16,7 +16,15 @@ from tilewright.codegen.llvm.compile import create_target_machine
 from tilewright.codegen.llvm.emission import emit_object
 from tilewright.codegen.llvm.module import PREFIX
 from tilewright.codegen.llvm.system_symbols import system_addresses, system_symbols
-from tilewright.codegen.llvm.team_ir import FORK, PARALLEL_FOR, RUN_TEAM, THREAD_LIMIT, YIELD, team_ir
+from tilewright.codegen.llvm.team_ir import (
+    FORK,
+    PARALLEL_FOR,
+    RUN_TEAM,
+    SHARED_TASK_NAMES,
+    THREAD_LIMIT,
+    YIELD,
+    team_ir,
+)
 from tilewright.tensorir import parse
 from tilewright.tensorir.intrinsics import INTRINSICS
 from tilewright.tensorir.target import Target
@@ -123,7 +131,7 @@ def test_a_network_links(mtriple: str, mcpu: str) -> None:
     code = segment.stored().code
     found = set[str]().union(*map(undefined_symbols, code.objects))
     kernels = {PREFIX + name for name, _, _ in code.symbols}
-    assert kernels <= found <= kernels | {FORK, RUN_TEAM} | system_symbols(mtriple)
+    assert kernels <= found <= kernels | {FORK, RUN_TEAM, *SHARED_TASK_NAMES} | system_symbols(mtriple)
 
 
 @pytest.mark.parametrize("name", sorted(system_symbols(llvm.get_process_triple())))
