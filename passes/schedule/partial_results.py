@@ -82,7 +82,8 @@ def _accumulate_in_registers(schedule: Schedule, ref: BlockRef, inner: list[Loop
     reduced = [loop for loop in inner if kinds[loop] == "reduction"]
     partial = [loop for loop in inner if kinds[loop] == "spatial"]
     schedule.reorder(*reduced, *partial)
-    start = schedule.decompose_reduction(ref, reduced[0])
+    # A sum of an unknown number of elements, at most as many as there are partial results, has a single step.
+    start = schedule.decompose_reduction(ref, (*reduced, *partial)[0])
     for block in (start, ref):
         own = schedule.get_loops(block)[-len(partial) :]
         _vectorize_and_unroll(schedule, own, lanes)

@@ -36,6 +36,7 @@ from tilewright.tensorir.stmt import Block, BufferStore, PrimFunc
 from tilewright.tensorir.target import Target
 
 RNG = np.random.default_rng(7)
+TARGET = Target("llvm", num_threads=2)
 
 
 @pytest.mark.parametrize("opt_level", [2, 3])
@@ -95,6 +96,20 @@ def test_sums_of_floats_keep_their_order_below_level_3() -> None:
         ordered += column
     found = run(scheduled(func, 2)[0], [values], (2,))
     np.testing.assert_array_equal(found, ordered)
+
+
+@pytest.mark.parametrize("n", [1, 5])
+def test_rows_of_at_most_one_element_have_partial_results_too(n: int) -> None:
+    module = gi.parse("""
+    def @main(%x: Tensor[(2, (min(n, 2) + 2) // 3), float32], %scale: Tensor[((min(n, 2) + 2) // 3,), float32],
+              %size: Tensor[(n,), float32]) {
+      %0 = nn.layer_norm(%x, %scale, %scale)
+      %0
+    }
+    """)
+    with PassContext(opt_level=3):
+        model = tw.build(module, target=TARGET)
+    assert (model(np.full((2, 1), 3, "f4"), np.full(1, 7, "f4"), np.zeros(n, "f4")) == 7).all()
 
 
 def test_sums_of_floats_are_vectors_of_partial_results_from_level_3_on() -> None:
