@@ -8,9 +8,10 @@ a divisor or a shift that may be none becomes one that is.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
-from tilewright.tensorir.conditions import OPPOSITES, conjuncts
+from tilewright.tensorir.conditions import OPPOSITES, conjunction, conjuncts
 from tilewright.tensorir.errors import ArgumentTypeError
 from tilewright.tensorir.expr import (
     BinaryOp,
@@ -20,6 +21,7 @@ from tilewright.tensorir.expr import (
     Expr,
     ExprLike,
     IntImm,
+    Select,
     UnaryOp,
     all_of,
     as_expr,
@@ -121,6 +123,34 @@ class _Guard(Mutator):
         """The condition together with a predicate that is there already."""
         known = conjuncts(self.condition)
         return all_of(self.condition, *[item for item in conjuncts(predicate) if item not in known])
+
+
+class Decided(Mutator):
+    """Simplifies what is computed only where conditions hold: choices that they decide, and predicates that repeat
+    them, go away.
+
+    Args:
+        conditions: the conditions that hold; they have no ``and``.
+        predicate: a condition under which all loads are to be, also those without a predicate.
+    """
+
+    def __init__(self, conditions: Iterable[Expr], predicate: Expr | None = None) -> None:
+        self._conditions = frozenset(conditions)
+        self._predicate = predicate
+
+    def mutate_BufferLoad(self, load: BufferLoad) -> Expr:
+        load = self.generic_mutate(load)
+        others = [each for each in conjuncts(load.predicate) if each not in self._conditions]
+        wanted = others if self._predicate is None else [self._predicate, *others]
+        return BufferLoad(load.buffer, load.indices, conjunction(wanted))
+
+    def mutate_Select(self, op: Select) -> Expr:
+        for condition, value in (op.condition, op.true_value), (negation(op.condition), op.false_value):
+            if self._conditions.issuperset(conjuncts(condition)):
+                found: Expr = self.mutate(value)
+                return found
+        made: Expr = self.generic_mutate(op)
+        return made
 
 
 def _is_inside(load: BufferLoad) -> bool:

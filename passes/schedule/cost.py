@@ -371,6 +371,9 @@ MOST_COPIED = 512
 #: as deep as the calls that they replace.
 MOST_NESTED = 48
 
+#: Maximum number of pieces of a concatenation that have loops of their own: each is a function, and a fork.
+MOST_PIECES = 8
+
 #: Maximum number of positions of a tile that is unrolled, stage by stage.
 MOST_UNROLLED = 64
 

@@ -1,7 +1,8 @@
 """ScheduleKernels: schedule the loops of each kernel for the target.
 
-For the target ``numba``, whose source is meant to be read, only the outermost loops change: they run in parallel.
-Otherwise the rules (``rule.schedule_rules``) are tried in order. A rule of whole kernels schedules all blocks at once,
+Producers are inlined first (:mod:`.inline`). For the target ``numba``, whose source is meant to be read, only the
+outermost loops change: they run in parallel. Otherwise pieces of concatenations get their own loops (:mod:`.pieces`),
+and the rules (``rule.schedule_rules``) are tried in order. A rule of whole kernels schedules all blocks at once,
 if nothing is scheduled yet. Consecutive rules of blocks form a group: each block is scheduled by the first rule of the
 group that has a plan for it. Plans, reasons for declining, and plans that the loops do not allow are reported as
 remarks; after the latter the next plan is tried, so that every kernel compiles, even if not with its best plan.
@@ -28,6 +29,7 @@ from tilewright.passes.properties import BLOCKS, SCHEDULED, UNSCHEDULED
 from tilewright.passes.registry import register_pass
 from tilewright.passes.schedule.facts import constant, is_manual, schedule_of
 from tilewright.passes.schedule.inline import inline_producers
+from tilewright.passes.schedule.pieces import separate_pieces
 from tilewright.passes.schedule.plain import schedule_plainly
 from tilewright.passes.schedule.rule import Declined, Nest, ScheduleRule, offered_plans, schedule_rules
 from tilewright.passes.schedule.settings import (
@@ -71,6 +73,9 @@ class ScheduleKernels(PrimFuncPass):
             ctx.remark(reason)
         if target.kind == "numba":
             return self._plain(schedule, ctx).func
+        schedule, divided = separate_pieces(schedule)
+        for reason in divided:
+            ctx.remark(reason, kind="applied")
         scheduled = apply_rules(schedule, target, ctx).func
         _remark_on_single_lanes(scheduled, ctx)
         return _without_settings(scheduled)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tilewright.tensorir.arith.iter_map import constant_value
-from tilewright.tensorir.conditions import conjunction, conjuncts
+from tilewright.tensorir.conditions import conjuncts
 from tilewright.tensorir.expr import (
     BinaryOp,
     Buffer,
@@ -21,7 +21,7 @@ from tilewright.tensorir.expr import (
     zero_bits,
 )
 from tilewright.tensorir.functor import INTEGER_DIVISIONS, LOADS, Mutator, kinds, leaves, substitute, walk
-from tilewright.tensorir.guards import negation
+from tilewright.tensorir.guards import Decided, negation
 from tilewright.tensorir.schedule.blocks import accesses, change_block
 from tilewright.tensorir.schedule.handles import BlockRef
 from tilewright.tensorir.schedule.indices import structure
@@ -54,7 +54,7 @@ class _LoadReplacer(Mutator):
         value = substitute(self.value, values)
         if load.predicate is None:
             return value
-        guarded: Expr = _Guard(load.predicate).mutate(value)
+        guarded: Expr = Decided(conjuncts(load.predicate), load.predicate).mutate(value)
         if self._holding.issuperset(conjuncts(load.predicate)):
             return guarded
         return Select(load.predicate, guarded, zero_bits(value.dtype))
@@ -68,27 +68,6 @@ class _LoadReplacer(Mutator):
         outer, self._holding = self._holding, self._holding.union(conjuncts(condition))
         made: Expr = self.mutate(value)
         self._holding = outer
-        return made
-
-
-class _Guard(Mutator):
-    """Loads, and chooses, only where ``condition`` holds."""
-
-    def __init__(self, condition: Expr) -> None:
-        self.condition = condition
-        self._holding = frozenset(conjuncts(condition))
-
-    def mutate_BufferLoad(self, load: BufferLoad) -> Expr:
-        load = self.generic_mutate(load)
-        others = [each for each in conjuncts(load.predicate) if each not in self._holding]
-        return BufferLoad(load.buffer, load.indices, conjunction([self.condition, *others]))
-
-    def mutate_Select(self, op: Select) -> Expr:
-        for condition, value in (op.condition, op.true_value), (negation(op.condition), op.false_value):
-            if self._holding.issuperset(conjuncts(condition)):
-                found: Expr = self.mutate(value)
-                return found
-        made: Expr = self.generic_mutate(op)
         return made
 
 
