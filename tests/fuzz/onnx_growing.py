@@ -160,7 +160,16 @@ def fits(a: Sequence[int], b: Sequence[int]) -> bool:
     return all(x == y or x == 1 or y == 1 for x, y in zip(reversed(a), reversed(b), strict=False))
 
 
+#: Operators that the package computes from rounded intermediate values: the logarithm of a probability that is zero as
+#: a float16 is minus infinity there.
+_ROUNDED = {"LogSoftmax"}
+
+
 def _run_node(node: onnx.NodeProto, feed: dict[str, Array]) -> list[Array] | None:
+    types = {array.dtype for array in feed.values()}
+    if node.op_type in _ROUNDED and types != {np.dtype(np.float64)}:
+        found = _run_node(node, {name: array.astype(np.float64) for name, array in feed.items()})
+        return None if found is None else [array.astype(*types) for array in found]
     infos = [
         helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
         for name, array in feed.items()
