@@ -3,7 +3,8 @@
 An entry is written to a temporary file and then renamed, so that readers see all of it or nothing; several processes
 may use one folder. Reading maps the file into memory, without a copy, shared by all processes that read it. A damaged
 entry (its checksums are verified) is treated as missing and removed. When the folder grows beyond its limit, the least
-recently used entries are removed.
+recently used entries are removed. To find that out takes seconds where there are hundreds of thousands of entries, so
+the processes count together what they write (:data:`_WRITTEN`), and look each time that it is a part of the limit.
 
 A thread writes entries after the build that made them. It also does the work that only writing needs (encoding,
 checksums, digests), and leaves the cores to the program's other threads (:meth:`DiskCache.pause`); the program waits
@@ -19,7 +20,7 @@ import os
 import threading
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +34,12 @@ _MAGIC = b"tilewright entry 1\n"
 _SUFFIX = ".entry"
 #: An entry takes at most the limit divided by this, so that no model evicts all others.
 _LARGEST_PART = 4
-#: A process checks the size of the folder each time it has written the limit divided by this.
+#: The size of the folder is checked each time that all processes together have written the limit divided by this.
 _LOOK_AFTER_PART = 32
+#: The file whose length is the number of kilobytes that were written since the last check, and one: many processes may
+#: append to a file at once. It is empty or missing before the first check.
+_WRITTEN = "written"
+_KILOBYTE = 1024
 #: After this many seconds a writer has finished its entry or died.
 _WRITING_SECONDS = 3600.0
 
@@ -53,7 +58,6 @@ class DiskCache:
             raise PermissionError(f"{directory} belongs to another user")
         if not os.access(directory, os.W_OK):
             raise PermissionError(f"{directory} cannot be written to")
-        self._written: int | None = None  # bytes since the last check of the folder's size; None: before the first one
         self._is_told = False  # whether a warning said that the last entry could not be written
         self._lock = forking.Lock()
         self._waiting: collections.deque[Callable[[], None]] = collections.deque()
@@ -101,10 +105,7 @@ class DiskCache:
         try:
             with replacing(self._path(key)) as file:
                 size = pack(file.write, _MAGIC, data, arrays, self.pause)
-            if self._written is not None:
-                self._written += size
-            if self._written is None or self._written > self.max_bytes // _LOOK_AFTER_PART:
-                self._written = 0
+            if self._count(size):
                 self._evict()
         except OSError as error:
             if not self._is_told:  # once, not for every kernel of every build
@@ -173,21 +174,47 @@ class DiskCache:
                         self._start_writer()
                 raise
 
+    def _count(self, size: int) -> bool:
+        """Add an entry of ``size`` bytes to what was written; return whether the folder's size is to be checked now."""
+        path = self.directory / _WRITTEN
+        with open(path, "ab") as file:
+            is_first = file.tell() == 0
+            file.write(bytes(-(-size // _KILOBYTE)))
+            written = file.tell() * _KILOBYTE
+        if not is_first and written <= self.max_bytes // _LOOK_AFTER_PART:
+            return False
+        os.truncate(path, 1)
+        return True
+
     def _evict(self) -> None:
         """Remove the least recently used entries until the others fit, and unfinished files of processes that died."""
+        total = 0
+        for entry in self._files():
+            with contextlib.suppress(OSError):  # removed by another process
+                if entry.name.endswith(_SUFFIX):
+                    total += entry.stat().st_size
+                elif entry.name.endswith(UNFINISHED) and entry.stat().st_mtime < time.time() - _WRITING_SECONDS:
+                    os.unlink(entry.path)
+        if total <= self.max_bytes:
+            return  # most checks end here; a list of all entries takes a hundred megabytes where these are small
         found: list[tuple[float, int, str]] = []
-        with os.scandir(self.directory) as entries:
-            for entry in entries:
-                with contextlib.suppress(OSError):  # removed by another process
+        for entry in self._files():
+            with contextlib.suppress(OSError):
+                if entry.name.endswith(_SUFFIX):
                     status = entry.stat()
-                    if entry.name.endswith(_SUFFIX):
-                        found.append((status.st_mtime, status.st_size, entry.path))
-                    elif entry.name.endswith(UNFINISHED) and status.st_mtime < time.time() - _WRITING_SECONDS:
-                        os.unlink(entry.path)
+                    found.append((status.st_mtime, status.st_size, entry.name))
         total = sum(size for _, size, _ in found)
-        for _, size, path in sorted(found):
+        for _, size, name in sorted(found):
             if total <= self.max_bytes:
                 break
+            self.pause()
             with contextlib.suppress(OSError):
-                os.unlink(path)
+                os.unlink(self.directory / name)
                 total -= size
+
+    def _files(self) -> Iterator[os.DirEntry[str]]:
+        """Yield the files in the folder, in the time that the program's other threads leave."""
+        with os.scandir(self.directory) as entries:
+            for entry in entries:
+                self.pause()
+                yield entry

@@ -72,7 +72,7 @@ def folder() -> DiskCache:
 
 def entries() -> list[Path]:
     """Return the files of builds, without those of kernels and those that record which graphs were kept."""
-    return [path for path in folder().directory.iterdir() if not path.name.startswith(("kernel-", "graph-"))]
+    return [path for path in folder().directory.glob("*.entry") if not path.name.startswith(("kernel-", "graph-"))]
 
 
 def build(

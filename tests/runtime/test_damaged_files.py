@@ -160,7 +160,7 @@ def build_and_call(folder: DiskCache) -> None:
 def test_damaged_entries_are_removed(folder: DiskCache, rounds: int) -> None:
     build_and_call(folder)
     random = np.random.default_rng(5)
-    contents = {path: path.read_bytes() for path in sorted(folder.directory.iterdir())}
+    contents = {path: path.read_bytes() for path in sorted(folder.directory.glob("*.entry"))}
     assert {path.name.split("-")[0] for path in contents} >= {"graph", "kernel"} and len(contents) >= 3
     for _ in range(400 * rounds // len(contents)):
         for path, content in contents.items():
@@ -173,7 +173,7 @@ def test_damaged_entries_are_removed(folder: DiskCache, rounds: int) -> None:
 def test_a_build_replaces_damaged_entries(folder: DiskCache, rounds: int) -> None:
     build_and_call(folder)
     random = np.random.default_rng(6)
-    paths = sorted(folder.directory.iterdir())
+    paths = sorted(folder.directory.glob("*.entry"))
     for _ in range(4 * rounds):
         for path in paths:
             if random.random() < 0.7:
@@ -189,7 +189,7 @@ def test_entries_of_something_else_with_correct_checksums_are_dropped(folder: Di
     random = np.random.default_rng(7)
     magic = b"tilewright entry 1\n"
     builds = {}
-    for path in folder.directory.iterdir():
+    for path in folder.directory.glob("*.entry"):
         data, arrays = packed_file.unpack(np.frombuffer(path.read_bytes(), np.uint8), magic)
         if isinstance(data, dict) and "image" in data:
             builds[path] = data, arrays

@@ -14,6 +14,7 @@ import pytest
 
 from tilewright.runtime import disk_cache
 from tilewright.runtime.disk_cache import DiskCache
+from tilewright.runtime.spare_time import SpareTime
 
 ARRAYS = [np.arange(7, dtype="f4").reshape(7, 1), np.zeros((0, 3), "i8"), np.array(True), np.arange(1000, dtype="u1")]
 
@@ -79,8 +80,40 @@ def test_what_dead_processes_left_goes(tmp_path: Path) -> None:
     for path in (old, new):
         path.write_bytes(b"part")
     os.utime(old, (1000, 1000))
-    kept(tmp_path, "b")
+    kept(tmp_path, "b", max_bytes=1 << 15)
     assert not old.exists() and new.exists()
+
+
+def test_the_folder_is_checked_when_all_processes_have_written_a_part_of_its_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checks: list[int] = []
+    evict = DiskCache._evict
+
+    def counted(self: DiskCache) -> None:
+        checks.append(stored)
+        evict(self)
+
+    monkeypatch.setattr(DiskCache, "_evict", counted)
+    size, limit = 10_000, 32 * 10 * 1024 * 5
+    for stored in range(13):  # each by an object of its own, as by another process
+        cache(tmp_path, limit).store(f"{stored}", {}, [np.zeros(size, "u1")])
+    assert checks == [0, 5, 10]  # the first one, and after 50 kilobytes each
+    assert len(list((tmp_path / "entries").glob("*.entry"))) == 13
+    (tmp_path / "entries" / "written").unlink()  # as by a user who clears the folder
+    cache(tmp_path, limit).store("again", {}, [np.zeros(size, "u1")])
+    assert checks == [0, 5, 10, 12]
+
+
+def test_a_check_leaves_the_cores_to_other_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for key in "abc":
+        kept(tmp_path, key)
+    looks: list[None] = []
+    written = cache(tmp_path)
+    monkeypatch.setattr(SpareTime, "wait", lambda self: looks.append(None))
+    written.later(written._evict)
+    written.wait()
+    assert len(looks) == len(list(written.directory.iterdir())) == 4
 
 
 def test_work_is_done_by_a_thread_in_order_and_what_fails_stops_no_other(
@@ -111,7 +144,7 @@ def test_writers_of_one_key_leave_a_whole_entry(tmp_path: Path) -> None:
         list(pool.map(lambda _: kept(tmp_path), range(32)))
     entry = cache(tmp_path).load("a")
     assert entry is not None and len(entry.arrays) == len(ARRAYS)
-    assert [path.name for path in (tmp_path / "entries").iterdir()] == ["a.entry"]
+    assert sorted(path.name for path in (tmp_path / "entries").iterdir()) == ["a.entry", "written"]
 
 
 def test_a_full_disk_is_told_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
