@@ -44,6 +44,9 @@ from tilewright.tensorir.stmt import PrimFunc
 #: Models of a batch, and the seconds that a batch may take.
 BATCH, LIMIT = 25, 900.0
 
+#: The bytes of code that are kept, in a folder of this run's own: so few that entries are removed, too.
+KEPT = 50_000_000
+
 #: One model in so many is built through numba.
 NUMBA_EVERY = 20
 
@@ -246,6 +249,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(f"seed {first}", flush=True)
     shutil.rmtree(options.folder, ignore_errors=True)
     options.folder.mkdir(parents=True)
+    code = options.folder / "kept"
+    os.environ.update(TILEWRIGHT_CACHE_DIR=str(code), TILEWRIGHT_CACHE_BYTES=str(KEPT))
     session = _Session(options.folder, first, time.monotonic() + 60 * options.minutes, options.batches)
 
     def kind(worker: int) -> bool:
@@ -255,6 +260,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     workers = range(options.workers)
     threads = [threading.Thread(target=session.work, args=(worker, kind(worker), kept)) for worker in workers]
     session.run(threads)
+    shutil.rmtree(code, ignore_errors=True)
     print(dict(session.counts), f"greatest error by tolerance {session.excess:.2f}")
     for signature, count in session.findings.most_common():
         print(f"{count:6} {session.paths.get(signature, '')} {signature}")
