@@ -27,8 +27,9 @@ from tilewright.passes.schedule.facts import constant, reductions, spatial
 from tilewright.tensorir.arith import Analyzer
 from tilewright.tensorir.conditions import conjuncts
 from tilewright.tensorir.expr import BufferLoad, Compare, Expr, IntImm, Select, Var, as_expr
-from tilewright.tensorir.functor import Mutator, substitute, uses_var
+from tilewright.tensorir.functor import Mutator, leaves, substitute
 from tilewright.tensorir.guards import Decided, negation
+from tilewright.tensorir.node import Node
 from tilewright.tensorir.schedule import Schedule
 from tilewright.tensorir.schedule.blocks import fresh_iters, new_block
 from tilewright.tensorir.schedule.nests import loops_in, path_to, rewrite
@@ -94,7 +95,7 @@ def _pieces_of(block: Block, loops: Sequence[For], func: PrimFunc) -> list[_Piec
         return []
     analyzer = _analyzer(func)
     whole = {item.var: (item.min, item.extent) for item in items}
-    pieces = _cut(_Piece({}, frozenset(), body.value), whole, analyzer)
+    pieces = _cut(_Piece({}, frozenset(), body.value), whole, analyzer, frozenset(func.variables))
     return pieces if len(pieces) <= MOST_PIECES else []
 
 
@@ -106,8 +107,11 @@ def _analyzer(func: PrimFunc) -> Analyzer:
     return analyzer
 
 
-def _cut(piece: _Piece, whole: Mapping[Var, tuple[Expr, Expr]], analyzer: Analyzer) -> list[_Piece]:
-    """Divide a piece at the place by which its formula is chosen, and each part in the same way."""
+def _cut(
+    piece: _Piece, whole: Mapping[Var, tuple[Expr, Expr]], analyzer: Analyzer, sizes: frozenset[Node]
+) -> list[_Piece]:
+    """Divide a piece at the place, in terms of ``sizes``, by which its formula is chosen, and each part in the same
+    way."""
     choice = piece.value
     if not isinstance(choice, Select):
         return [piece]
@@ -115,7 +119,7 @@ def _cut(piece: _Piece, whole: Mapping[Var, tuple[Expr, Expr]], analyzer: Analyz
     if not isinstance(condition, Compare) or condition.op != "lt":
         return [piece]
     var, place = condition.a, condition.b
-    if not isinstance(var, Var) or var not in whole or isinstance(place, IntImm) or uses_var(place, set(whole)):
+    if not isinstance(var, Var) or var not in whole or isinstance(place, IntImm) or not leaves(place) <= sizes:
         return [piece]
     low, high = piece.ranges.get(var, whole[var])
     if not (analyzer.prove(low <= place) and analyzer.prove(place <= high)):
@@ -128,7 +132,7 @@ def _cut(piece: _Piece, whole: Mapping[Var, tuple[Expr, Expr]], analyzer: Analyz
         found
         for bounds, holds, value in parts
         for found in _cut(
-            _Piece({**piece.ranges, var: bounds}, piece.holding.union(conjuncts(holds)), value), whole, analyzer
+            _Piece({**piece.ranges, var: bounds}, piece.holding.union(conjuncts(holds)), value), whole, analyzer, sizes
         )
     ]
 

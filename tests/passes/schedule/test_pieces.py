@@ -83,6 +83,13 @@ primfunc @joined(a: Buffer[(3, n), float32], b: Buffer[(3, m), float32], y: Buff
 """
 
 
+#: The place is known when the kernel runs, and within the row for every value that memory may hold.
+READ = BEFORE.replace("n: int64,", "k: Buffer[(1,), uint8], n: int64,").replace(
+    "y[vi, vj] = select(vj < n, a[vi, vj where vj < n] * 2.0, b[vi, vj - n where vj >= n])",
+    "y[vi, vj] = select(vj < min(int64(k[0]), n), a[vi, vj] * 2.0, 0.0)",
+)
+
+
 def test_each_piece_has_its_own_loops() -> None:
     after, remarks = separated(parse(BEFORE))
     assert structural_equal(after, parse(EXPECTED)), to_text(after)
@@ -116,6 +123,7 @@ def test_choices_in_a_piece_that_its_conditions_decide_go_away() -> None:
         pytest.param(parse(BEFORE.replace("(vi: spatial(3) = i", "(vi: spatial(3) = 2 - i")), id="other loops"),
         pytest.param(parse(BEFORE.replace("vj < n", "vj < n * 2").replace("vj >= n]", "vj >= n * 2]")), id="unproven"),
         pytest.param(parse(BEFORE.replace("vj < n", "vj < vi * n")), id="another place in each row"),
+        pytest.param(parse(READ), id="a place that is read"),
     ],
 )
 def test_other_blocks_stay_whole(func: PrimFunc) -> None:
