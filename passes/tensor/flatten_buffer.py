@@ -14,7 +14,8 @@ Unknown strides that are more than a multiple of one size are computed once (``n
                                                         C[i * stride + k] = 0.0
 
 Where one number was split into the indices of neighbouring dimensions, ``B[i // 64, i % 64]``, the offset is that
-number. For vectors no later pass would find this, and dividing them takes longer than the computation itself.
+number (and the offset of row ``j`` is added for ``B[j + i // 64, i % 64]``). For vectors no later pass would find this,
+and dividing them takes longer than the computation itself.
 """
 
 from __future__ import annotations
@@ -139,7 +140,7 @@ class _Flattener(ScopedMutator):
             divisor = divisor.value if isinstance(divisor, Broadcast) else divisor
             return divisor if divisor.dtype.lanes == 1 else None
 
-        found = whole_number(self.analyzer, outer, size, inner, extent, scalar)
+        found = whole_number(self.analyzer, outer, size, inner, extent, scalar, vector_binary)
         if found is None:
             return None
         number, remainder = found

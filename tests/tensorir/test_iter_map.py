@@ -244,6 +244,8 @@ def neighbours(draw: Any) -> tuple[Expr, Expr]:
     steps = st.tuples(st.sampled_from(("div", "div", "mod")), st.sampled_from([2, 3, 4, 6, 24]))
     for name, divisor in draw(st.lists(steps, min_size=1, max_size=3)):
         outer = op(kind + name, outer, divisor)
+    for name in draw(st.lists(st.sampled_from(("add", "sub", "behind")), max_size=2)):
+        outer = op("add", J, outer) if name == "behind" else op(name, outer, op("mul", J, 5))
     return outer, op(draw(st.sampled_from((kind, kind, "floor"))) + "mod", number, draw(st.sampled_from([6, 6, 4])))
 
 
@@ -270,8 +272,24 @@ def test_parts_of_one_number_are_put_together(made: tuple[Expr, Expr]) -> None:
         (op("floormod", op("floordiv", I, 6), 5), None),
         (op("floordiv", I, 3), None),
         (op("floordiv", J, 6), None),
+        (op("add", op("floordiv", I, 3), J), None),
+        (op("sub", J, op("floordiv", I, 6)), None),
+        (op("add", J, op("floormod", op("floordiv", I, 6), 4)), None),
     ],
 )
 def test_quotients_that_go_with_a_remainder(outer: Expr, remainder: str | None) -> None:
     found = whole_number(Analyzer(), outer, IntImm(4), op("floormod", I, 6), IntImm(6))
     assert found == (None if remainder is None else (I, remainder))
+
+
+@pytest.mark.parametrize(
+    ("outer", "whole"),
+    [
+        (op("add", op("floordiv", I, 6), J), op("add", I, op("mul", J, 6))),
+        (op("sub", op("floordiv", I, 6), J), op("add", I, op("mul", op("sub", 0, J), 6))),
+        (op("add", J, op("add", op("floordiv", I, 6), N)), op("add", I, op("mul", op("add", J, N), 6))),
+        (op("sub", op("add", J, op("floordiv", I, 6)), N), op("add", I, op("mul", op("sub", J, N), 6))),
+    ],
+)
+def test_quotients_that_are_a_term_of_a_sum_go_with_a_remainder(outer: Expr, whole: Expr) -> None:
+    assert whole_number(Analyzer(), outer, IntImm(4), op("floormod", I, 6), IntImm(6)) == (whole, "")

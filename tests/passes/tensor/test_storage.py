@@ -54,6 +54,33 @@ def test_parts_of_one_number_become_that_number(place: str) -> None:
     assert "A[ramp(i_0 * 4, 1, 4)]" in after
 
 
+@pytest.mark.parametrize("vectorized", [False, True])
+@pytest.mark.parametrize(
+    ("row", "offset"),
+    [
+        ("k + i // w", "w * k + i"),
+        ("i // w + h * k - h", "h * w * k + i - h * w"),
+    ],
+)
+def test_parts_of_one_number_behind_a_row_become_that_number(row: str, offset: str, vectorized: bool) -> None:
+    index = "ramp(i, 1, 4)" if vectorized else "i"
+    for name in "khw":
+        row = row.replace(name, f"broadcast({name}, 4)") if vectorized else row
+    width = "broadcast(w, 4)" if vectorized else "w"
+    row = row.replace("i // ", f"{index} // ")
+    func = parse(
+        f"""
+        primfunc @f(A: Buffer[(h, w), float32], B: Buffer[(n,), float32], h: int64, w: int64, n: int64, k: int64) {{
+          for i in range(n) {{
+            B[{index}] = A[{row}, {index} % {width}]
+          }}
+        }}
+        """
+    )
+    expected = f"ramp({offset}, 1, 4)" if vectorized else offset
+    assert f"A[{expected}]" in str(flatten_buffers(func))
+
+
 PARALLEL = """
 primfunc @f(A: Buffer[(n, 60), float32], B: Buffer[(n, 60), float32], n: int64) attrs {"num_outputs": 1} {
   for i in parallel(n) {
