@@ -10,6 +10,7 @@ from tilewright.graphir.visitor import free_vars
 from tilewright.tensorir.errors import ArgumentTypeError, ArgumentValueError, TilewrightError
 from tilewright.tensorir.notebook import html_text
 from tilewright.tensorir.stmt import PrimFunc
+from tilewright.tensorir.unique_names import unique_name
 
 AnyFunction = Function | PrimFunc
 
@@ -145,11 +146,7 @@ class IRModule:
 
     def unique_name(self, wanted: str) -> str:
         """Return ``wanted``, with a number appended if the module has a function of that name already."""
-        name, number = wanted, 0
-        while name in self._names:
-            number += 1
-            name = f"{wanted}_{number}"
-        return name
+        return unique_name(wanted, self._names)
 
     def _repr_html_(self) -> str:
         return html_text(str(self))

@@ -52,6 +52,7 @@ from tilewright.tensorir.stmt import (
     Stmt,
     sequence,
 )
+from tilewright.tensorir.unique_names import unique_name
 
 __all__ = [
     "Extern",
@@ -391,7 +392,8 @@ def create_prim_func(
                 stages.append(_from_source(substitute(tensor.body.stmt, {}, buffers), tensor, sources))
                 allocated.extend(buffer for buffer in tensor.body.outputs if buffer not in buffers)
             continue
-        block_name = _unique(tensor.name, used)
+        block_name = unique_name(tensor.name, used)
+        used.add(block_name)
         stages.append(_from_source(_nest(tensor, buffers, block_name, variables), tensor, sources))
         if tensor.buffer not in buffers:
             allocated.append(tensor.buffer)
@@ -415,15 +417,6 @@ def _from_source(nest: Stmt, tensor: Tensor, sources: Mapping[Tensor, int] | Non
     if sources is not None and tensor in sources:
         add_sources(nest, frozenset([sources[tensor]]))
     return nest
-
-
-def _unique(name: str, used: set[str]) -> str:
-    candidate, number = name, 0
-    while candidate in used:
-        number += 1
-        candidate = f"{name}_{number}"
-    used.add(candidate)
-    return candidate
 
 
 def _topological(outputs: Sequence[Tensor]) -> list[Tensor]:

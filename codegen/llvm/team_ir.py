@@ -30,7 +30,8 @@ RUN_TEAM = "tilewright_run_team"
 #: of the threading layer, or in one call if one thread may run or there is work for only one. ``grain`` iterations are
 #: one item of work, more where a queue could not count so many items; zero leaves the choice to the fork.
 FORK = "tilewright_fork"
-#: The numbers of captured values that a shared task passes on (:func:`shared_task`).
+#: The numbers of captured values that a shared task passes on (:func:`shared_task`). The loops of seven networks from a
+#: digits classifier to detectors with unknown sizes capture 2 to 16; up to 4 travel in registers.
 _SHARED_TASKS = (4, 8, 16)
 #: Items for each thread if the loop has no grain: enough to balance the load when a core is busy, few enough to cost
 #: nothing.

@@ -44,6 +44,7 @@ from tilewright.tensorir.keys import (
 )
 from tilewright.tensorir.printer import underline
 from tilewright.tensorir.stmt import Block, BufferRegion, BufferStore, For, IterVar, PrimFunc, Range, Stmt, sequence
+from tilewright.tensorir.unique_names import unique_name
 
 #: Attributes that the compiler sets on its own kernels and code generation relies on.
 _OWN = (IN_PLACE, ROW_PADDING, OVERWRITES, SMALL_BUFFERS, KERNEL_KEY)
@@ -70,9 +71,10 @@ def adopt(func: PrimFunc, name: str) -> PrimFunc:
     arguments: list[Buffer] = []
     for buffer in interface.arguments:
         if buffer in interface.updated:
-            given = Buffer(_unique(buffer.name, names), buffer.shape, buffer.dtype)
+            given = Buffer(unique_name(buffer.name, names), buffer.shape, buffer.dtype)
+            names.add(given.name)
             blocks = {stmt.name for stmt in walk_statements(func.body) if isinstance(stmt, Block)}
-            before.append(_copy(given, buffer, _unique(f"{buffer.name}_before", blocks)))
+            before.append(_copy(given, buffer, unique_name(f"{buffer.name}_before", blocks)))
             buffer = given
         arguments.append(buffer)
     attrs = {key: value for key, value in func.attrs.items() if key not in _OWN}
@@ -122,15 +124,6 @@ def _over_model_dimensions(func: PrimFunc) -> PrimFunc:
 def _renamed(buffer: Buffer, renamed: Mapping[Var, Var]) -> Buffer:
     shape = tuple([substitute(extent, renamed) for extent in buffer.shape])
     return Buffer(buffer.name, shape, buffer.dtype)
-
-
-def _unique(wanted: str, used: set[str]) -> str:
-    name, number = wanted, 0
-    while name in used:
-        number += 1
-        name = f"{wanted}_{number}"
-    used.add(name)
-    return name
 
 
 def _copy(source: Buffer, target: Buffer, name: str) -> Stmt:

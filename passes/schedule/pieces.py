@@ -32,9 +32,11 @@ from tilewright.tensorir.guards import Decided, negation
 from tilewright.tensorir.node import Node
 from tilewright.tensorir.schedule import Schedule
 from tilewright.tensorir.schedule.blocks import fresh_iters, new_block
-from tilewright.tensorir.schedule.nests import loops_in, path_to, rewrite
+from tilewright.tensorir.schedule.nests import loops_in
+from tilewright.tensorir.schedule.state import State
 from tilewright.tensorir.sources import inherit
-from tilewright.tensorir.stmt import Block, BufferStore, For, IterVar, PrimFunc, Stmt, sequence
+from tilewright.tensorir.stmt import Block, BufferStore, For, IterVar, Stmt, sequence
+from tilewright.tensorir.unique_names import unique_name
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,33 +60,26 @@ def separate_pieces(schedule: Schedule) -> tuple[Schedule, list[str]]:
     Returns:
         a schedule of the function with the divided blocks, and remarks about them.
     """
-    func = schedule.func
+    state = State(schedule.func)
     table: dict[Stmt, Stmt | None] = {}
     names = {ref.name for ref in schedule.get_blocks()}
     remarks: list[str] = []
     for ref in schedule.get_blocks():
-        path = path_to(func.body, ref.name)
-        assert path is not None
-        block, loops = path[-1], loops_in(path)
-        assert isinstance(block, Block)
-        pieces = _pieces_of(block, loops, func)
+        block, loops = state.block(ref), loops_in(state.block_path(ref))
+        pieces = _pieces_of(block, loops, state)
         if len(pieces) < 2:
             continue
         made = []
         for number, piece in enumerate(pieces):
-            name = block.name if not number else _unused(block.name, names)
+            name = unique_name(block.name, names) if number else block.name
             names.add(name)
-            made.append(_nest(block, loops, piece, name, func))
+            made.append(_nest(block, loops, piece, name, state.analyzer()))
         table[loops[0]] = sequence(*made)
         remarks.append(f"block {block.name}: each of its {len(pieces)} pieces has its own loops")
-    if not table:
-        return schedule, remarks
-    body = rewrite(func.body, table)
-    assert body is not None
-    return Schedule(func.with_body(body)), remarks
+    return (Schedule(state.replace(table).func), remarks) if table else (schedule, remarks)
 
 
-def _pieces_of(block: Block, loops: Sequence[For], func: PrimFunc) -> list[_Piece]:
+def _pieces_of(block: Block, loops: Sequence[For], state: State) -> list[_Piece]:
     """Return the pieces of a block's elements; a single one or none if they are not to be divided."""
     body, items = block.body, block.iters
     if not isinstance(body, BufferStore) or not isinstance(body.value, Select) or body.predicate is not None:
@@ -93,18 +88,10 @@ def _pieces_of(block: Block, loops: Sequence[For], func: PrimFunc) -> list[_Piec
         return []
     if any(item.value is not loop.var or constant(item.min) != 0 for item, loop in zip(items, loops, strict=True)):
         return []
-    analyzer = _analyzer(func)
+    analyzer = state.analyzer()
     whole = {item.var: (item.min, item.extent) for item in items}
-    pieces = _cut(_Piece({}, frozenset(), body.value), whole, analyzer, frozenset(func.variables))
+    pieces = _cut(_Piece({}, frozenset(), body.value), whole, analyzer, frozenset(state.func.variables))
     return pieces if len(pieces) <= MOST_PIECES else []
-
-
-def _analyzer(func: PrimFunc) -> Analyzer:
-    """Return an analyzer that knows that sizes are not negative."""
-    analyzer = Analyzer()
-    for var in func.variables:
-        analyzer.bind_nonnegative(var)
-    return analyzer
 
 
 def _cut(
@@ -137,11 +124,10 @@ def _cut(
     ]
 
 
-def _nest(block: Block, loops: Sequence[For], piece: _Piece, name: str, func: PrimFunc) -> Stmt:
+def _nest(block: Block, loops: Sequence[For], piece: _Piece, name: str, analyzer: Analyzer) -> Stmt:
     """Return the loops and the block that compute a piece."""
     store = block.body
     assert isinstance(store, BufferStore)
-    analyzer = _analyzer(func)
     iters, renamed = fresh_iters(spatial(block))
     values: dict[Var, Expr] = dict(renamed)
     made: list[IterVar] = []
@@ -175,10 +161,3 @@ class _SimplifiedIndices(Mutator):
     def mutate_BufferLoad(self, load: BufferLoad) -> Expr:
         load = self.generic_mutate(load)
         return BufferLoad(load.buffer, tuple(map(self.analyzer.simplify, load.indices)), load.predicate)
-
-
-def _unused(name: str, names: set[str]) -> str:
-    number = 1
-    while f"{name}_{number}" in names:
-        number += 1
-    return f"{name}_{number}"

@@ -7,7 +7,7 @@ Edits never change a node: they copy the path from the root to the changed place
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NoReturn
 
 from tilewright.tensorir.arith import Analyzer
@@ -23,6 +23,7 @@ from tilewright.tensorir.schedule.handles import BlockRef, LoopRef
 from tilewright.tensorir.schedule.nests import allocated_buffers, blocks_in, path_to, rewrite, walk_nests
 from tilewright.tensorir.schedule.questions import Questions
 from tilewright.tensorir.stmt import Allocate, Block, For, PrimFunc, SeqStmt, Stmt
+from tilewright.tensorir.unique_names import unique_name
 
 
 class State:
@@ -181,11 +182,11 @@ class State:
 
     def unique_block_name(self, name: str) -> str:
         """``name``, numbered if a block has it already."""
-        return _unique(name, {block.name for block in self.all_blocks()})
+        return unique_name(name, {block.name for block in self.all_blocks()})
 
     def unique_buffer_name(self, name: str) -> str:
         """``name``, numbered if a buffer has it already."""
-        return _unique(name, self.buffers())
+        return unique_name(name, self.buffers())
 
     # -- editing -------------------------------------------------------------------------------------------------
 
@@ -269,11 +270,3 @@ def _are_separate(stmt: Stmt) -> bool:
 def _is_bound_to_loops(block: Block) -> bool:
     values = [item.value for item in block.iters if item.kind == "spatial"]
     return all(isinstance(value, Var) for value in values) and len(set(values)) == len(values)
-
-
-def _unique(name: str, used: Container[str]) -> str:
-    candidate, number = name, 0
-    while candidate in used:
-        number += 1
-        candidate = f"{name}_{number}"
-    return candidate
