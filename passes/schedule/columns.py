@@ -2,7 +2,8 @@
 
 Neighbouring results become the lanes of vectors, each of which accumulates in a register. Each vector is a task; there
 is a single task where all results fit one vector. Where windows are small, a line of results is a task: only the
-vectors at its ends have masks and a border, which are constants where its few vectors are written out.
+vectors at its ends have masks and a border. The elements of the smallest windows are written out: their loops would
+take longer than they do, to run and to compile.
 
 Where sums may be reassociated, a long one is the sum of sums of runs, each in a register of its own. Its error then
 grows with the length of a run and the number of runs, rather than with the number of elements (Higham, The Accuracy of
@@ -14,7 +15,7 @@ from __future__ import annotations
 import dataclasses
 import math
 
-from tilewright.passes.schedule.cost import is_line_a_task, is_written_out, vector_lanes
+from tilewright.passes.schedule.cost import is_line_a_task, is_window_written_out, vector_lanes
 from tilewright.passes.schedule.facts import (
     block_of,
     constant,
@@ -122,10 +123,14 @@ def schedule_columns(schedule: Schedule, ref: BlockRef, plan: ColumnsPlan) -> No
         schedule.vectorize(schedule.get_loops(stage)[-1])
     if extent is None or extent > 1:
         schedule.vectorize(inner)
-    if plan.line and len(outer) > 1:
-        vectors = outer.pop()
-        if is_written_out(constant(loop_of(schedule, vectors).extent)):
-            schedule.unroll(vectors)
+    if is_window_written_out(product_of_extents(reductions(block))):
+        own = schedule.get_loops(ref)
+        kinds = loop_kinds(schedule, ref, own)
+        for loop in own:
+            if kinds[loop] == "reduction":
+                schedule.unroll(loop)
+    if plan.line:
+        outer = outer[:-1] or outer
     if outer:
         schedule.parallel(schedule.fuse(*outer) if len(outer) > 1 else outer[0])
 
