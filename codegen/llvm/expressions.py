@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, NoReturn
 
@@ -14,6 +15,8 @@ from tilewright.codegen.llvm.registers import Registers
 from tilewright.codegen.llvm.sums import SumOrder
 from tilewright.codegen.llvm.text import Builder, constant, constant_vector, value_type
 from tilewright.tensorir.arith.folds import is_false, is_true
+from tilewright.tensorir.arith.lanes import uniform_conjuncts
+from tilewright.tensorir.arith.pattern import constant_of
 from tilewright.tensorir.arith.transfer import IntervalAnalysis
 from tilewright.tensorir.dtype import INT64
 from tilewright.tensorir.errors import CodegenError
@@ -200,8 +203,30 @@ class ExpressionEmitter:
         truth = self.folded(expr.condition) if self.known.values else expr.condition
         if self.known.values and (is_true(truth) or is_false(truth)):
             return self.expr(expr.true_value if is_true(truth) else expr.false_value)
+        guarded = self._guarded_load(expr, truth)
+        if guarded is not None:
+            return guarded
         condition, true, false = self.expr(truth), self.expr(expr.true_value), self.expr(expr.false_value)
         return self.builder.select(condition, expr.dtype, true, false, expr.condition.dtype.lanes)
+
+    def _guarded_load(self, expr: Select, truth: Expr) -> str | None:
+        """Return the value of a selection between a load and a constant, if it is what the load alone gives: memory is
+        read only where the condition holds."""
+        load = expr.true_value
+        if type(load) is not BufferLoad or load.predicate is None:
+            return None
+        other = constant_of(expr.false_value)
+        if other is None or expr.dtype.is_bool:
+            return None
+        guards, needed = (
+            {part for parts in uniform_conjuncts(condition) for part in parts}
+            for condition in (self.folded(load.predicate), truth)
+        )
+        if not guards >= needed:
+            return None
+        if other == 0 and math.copysign(1.0, other) > 0:
+            return self.expr(load)
+        return self.memory.load_or(load, other) if guards == needed else None
 
     def _cast(self, expr: Cast) -> str:
         return arithmetic.cast(self.builder, expr.value.dtype, expr.dtype, self.expr(expr.value))

@@ -13,7 +13,7 @@ from tilewright.codegen.llvm.registers import WHOLE, Tile, first_element, slot_o
 from tilewright.codegen.llvm.strided import is_shuffled, load_strided
 from tilewright.codegen.llvm.text import constant, constant_vector, integer_type, memory_type
 from tilewright.tensorir.arith.folds import is_true
-from tilewright.tensorir.arith.lanes import even_lanes, only_lane
+from tilewright.tensorir.arith.lanes import even_lanes, only_lane, split_lanes
 from tilewright.tensorir.dtype import INT64, DataType
 from tilewright.tensorir.expr import (
     Broadcast,
@@ -55,9 +55,8 @@ class Memory:
         if tile is not None:
             return self._read(access, tile)
         b = self.emitter.builder
-        place = self._place(access)
+        place, mask = self._readable(access)
         kind, dtype = memory_type(access.dtype), access.dtype
-        mask = self._mask(access)
         if place.vector:
             mask = mask or constant(1, DataType("bool").with_lanes(dtype.lanes))
             loaded = gather(b, place.pointer, place.alignment, dtype, mask)
@@ -73,6 +72,35 @@ class Memory:
             if mask is not None:
                 loaded = self._chosen(mask, dtype, loaded, zero(dtype))
         return b.pure(f"icmp ne {kind} {loaded}, {zero(dtype)}") if dtype.is_bool else loaded
+
+    def load_or(self, access: BufferLoad, otherwise: float) -> str | None:
+        """Return the value of a load where its predicate holds, and ``otherwise`` elsewhere; None if that takes more
+        than choosing an address."""
+        if access.buffer in self.emitter.registers.tiles:
+            return None
+        place, _ = self._readable(access, otherwise)
+        if not place.guarded:
+            return None
+        loaded = self._load(access, place, memory_type(access.dtype.with_lanes(place.lanes)))
+        return loaded if place.lanes == access.dtype.lanes else self.emitter.builder.splat(loaded, access.dtype)
+
+    def _readable(self, access: BufferLoad, otherwise: float | None = None) -> tuple[_Place, str | None]:
+        """Return where to load from, and the mask of what to load. Where conditions that are the same in all lanes do
+        not hold, the place is a constant, with ``otherwise`` in each lane (None: zero): choosing an address takes an
+        instruction, where a masked load takes three or, without AVX, a branch for each lane."""
+        predicate = self.emitter.folded(access.predicate) if access.predicate is not None else None
+        if predicate is None or is_true(predicate):
+            return self._place(access), None
+        same, others = split_lanes(predicate)
+        place = self._place(access, guarded=others is None)
+        if same is None or place.vector or place.step or place.local or (otherwise is not None and others is not None):
+            return place, self._mask(access)
+        b, read = self.emitter.builder, access.dtype.with_lanes(place.lanes)
+        value = zero(read) if otherwise is None else constant(otherwise, read)
+        address = b.module.constant_data(memory_type(read), value, read.bytes * read.lanes)
+        chosen = b.pure(f"select i1 {self.emitter.expr(same)}, ptr {place.pointer}, ptr {address}")
+        place = place._replace(pointer=chosen, first=None, guarded=True)
+        return place, None if others is None else self.emitter.expr(others)
 
     def store(self, access: BufferStore) -> None:
         """Write a store."""
@@ -237,7 +265,8 @@ class Memory:
             return split(known.fold(offset))
         return Address(linear.variable, linear.at(known.values), step, offset)
 
-    def _place(self, access: BufferLoad | BufferStore) -> _Place:
+    def _place(self, access: BufferLoad | BufferStore, guarded: bool = False) -> _Place:
+        """Return where ``access`` is; ``guarded``: another address is read where its predicate does not hold."""
         e = self.emitter
         slot = e.slot(access.buffer, access)
         dtype = access.buffer.dtype
@@ -264,7 +293,7 @@ class Memory:
         if lanes == 1 or step == 1:
             padded = slot.local and (plain or self._begins_inside(address, slot))
             return _Place(pointer, alignment, local=slot.local, padded=padded, first=first, lanes=lanes)
-        if step == 0 and plain and isinstance(access, BufferLoad):
+        if step == 0 and (plain or guarded) and isinstance(access, BufferLoad):
             return _Place(pointer, alignment, uniform=True, local=slot.local, first=first)
         if isinstance(access, BufferLoad) and is_shuffled(step, lanes) and (plain or self._is_masked(dtype)):
             return _Place(pointer, alignment, step=step)
@@ -311,7 +340,7 @@ class _Place(NamedTuple):
     """An address. ``vector``: one for each lane; ``uniform``: one that all lanes read; ``local``: in a stack buffer;
     ``padded``: there, and lanes that a mask disables may be touched, too; ``first``: the number of its first element in
     the buffer, if that is constant; ``lanes``: the number of its elements; ``step``: the distance of lanes that are
-    shuffled together, 0 for others."""
+    shuffled together, 0 for others; ``guarded``: where conditions do not hold it is a constant's."""
 
     pointer: str
     alignment: int
@@ -322,6 +351,7 @@ class _Place(NamedTuple):
     first: int | None = None
     lanes: int = 1
     step: int = 0
+    guarded: bool = False
 
 
 class _Held:

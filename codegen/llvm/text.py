@@ -35,7 +35,7 @@ _ELEMENT_TYPES = {
     "void": "void",
 }
 #: Constants whose bits are all zero.
-_ZEROS = frozenset({"0", "false", "0xH0000", "0x0000000000000000"})
+_ZEROS = frozenset({"0", "false", "0xH0000", "0x0000000000000000", "zeroinitializer"})
 #: LLVM 19 has a short form for vectors of equal constants, which make up half of a kernel's text.
 _HAS_SPLATS = llvm.llvm_version_info[0] >= 19
 #: Marks a stack slot that LLVM can split and promote to registers.
@@ -157,6 +157,7 @@ class Module:
         self.declarations: dict[str, str] = {}
         self._operands: dict[str, str] = {}  # of declared functions, by name
         self.helpers: dict[str, str] = {}
+        self._constants: dict[tuple[str, str], str] = {}  # in memory, by type and value
         self.functions: list[str] = []
         self.metadata: list[str] = [
             '!0 = !{!"llvm.loop.unroll.disable"}',
@@ -182,6 +183,16 @@ class Module:
         kind = f"[{len(content) + 1} x i8]"
         self.helpers[operand] = f'{operand} = private unnamed_addr constant {kind} c"{_escaped(content)}\\00"'
         return operand
+
+    def constant_data(self, kind: str, value: str, size: int) -> str:
+        """Define a constant of ``size`` bytes, of LLVM's type ``kind``; return the operand that is its address."""
+        if value in _ZEROS:
+            kind, value = f"[{size} x i8]", "zeroinitializer"
+        found = self._constants.get((kind, value))
+        if found is None:
+            found = self._constants[kind, value] = f"@constant.{len(self._constants)}"
+            self.helpers[found] = f"{found} = private unnamed_addr constant {kind} {value}, align {_CODE_LINE}"
+        return found
 
     def loop_metadata(self, innermost: bool) -> str:
         """Return the metadata of a new loop that tells LLVM to leave it as it is: schedules decide. Innermost loops are

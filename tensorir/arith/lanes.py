@@ -8,6 +8,7 @@ from tilewright.tensorir.arith.index import IndexAlgebra
 from tilewright.tensorir.arith.iter_map import multiples
 from tilewright.tensorir.arith.lane_numbers import lane_number
 from tilewright.tensorir.arith.linear import Linear, constant
+from tilewright.tensorir.conditions import conjunction, conjuncts
 from tilewright.tensorir.dtype import INT64
 from tilewright.tensorir.expr import (
     BinaryOp,
@@ -102,6 +103,26 @@ def _vector(algebra: IndexAlgebra, base: Linear, stride: Linear, lanes: int) -> 
     if not stride.terms and stride.const == 0:
         return Broadcast(algebra.expr(base), lanes)
     return Ramp(algebra.expr(base), algebra.expr(stride), lanes)
+
+
+def uniform_conjuncts(condition: Expr) -> tuple[list[Expr], list[Expr]]:
+    """Split a condition into those that it joins by ``and``: the ones that are the same in all lanes, as scalars, and
+    the others."""
+    same, others = list[Expr](), list[Expr]()
+    for part in conjuncts(condition):
+        if part.dtype.lanes == 1:
+            same.append(part)
+        elif isinstance(part, Broadcast):
+            same += conjuncts(part.value)
+        else:
+            others.append(part)
+    return same, others
+
+
+def split_lanes(condition: Expr) -> tuple[Expr | None, Expr | None]:
+    """Return the part of a condition that is the same in all lanes, as a scalar, and the rest; None for nothing."""
+    same, others = uniform_conjuncts(condition)
+    return conjunction(same), conjunction(others)
 
 
 def only_lane(predicate: Expr) -> int | None:
