@@ -110,8 +110,9 @@ REASSOCIATE = "reassociate"
 #: Whether the remainder of a loop becomes separate code (``LoopPartition``, ``loop_remainders``).
 SPECIALIZE_TAIL = "specialize_tail"
 
-#: Whether the tiles at a border become loops, not unrolled copies (``LoopPartition``).
-ROLL_TAIL = "roll_tail"
+#: Whether a loop is never split: its body is large, and its conditions take less time than copies for the borders would
+#: take to compile (``LoopPartition``).
+KEEP_WHOLE = "keep_whole"
 
 #: Number of products, adjacent in memory, that a loop adds to each lane by one instruction (``DotProduct``).
 DOT_PRODUCT = "dot_product"
@@ -119,10 +120,6 @@ DOT_PRODUCT = "dot_product"
 #: Whether the vectors that the steps of a loop store, whose elements are interleaved in memory, are stored as one
 #: vector (``InterleaveStores``).
 INTERLEAVE = "interleave"
-
-#: Whether the variable of an unrolled loop selects formulas (``Choose``), so that the loop stays unrolled where others
-#: become loops again (:data:`ROLL_TAIL`).
-CHOOSES = "chooses"
 
 #: Whether a loop iterates over the rows of a tile that is transposed in registers (``TransposeTiles``).
 TRANSPOSE = "transpose"

@@ -12,8 +12,9 @@ registers::
           rows:  one vector for each y      (unrolled; y chooses)
         for y, x in unrolled(..): out[y, x, c, ty, tx, lanes] = ...      (x chooses)
 
-Border tiles that need conditions stay loops (``roll_tail``, see ``LoopPartition``): unrolled copies of a tile for each
-side would dominate the time of all later passes.
+Tiles at a border share this code (``keep_whole``, see ``LoopPartition``): their conditions choose addresses, and stores
+to leave out, which takes no time beside the sums. Copies of a tile for each side would double the time of all later
+passes.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from tilewright.passes.schedule.settings import NOTHING, Given
 from tilewright.passes.schedule.stages import has_one_result
 from tilewright.tensorir.expr import Buffer, Var
 from tilewright.tensorir.functor import uses_var
-from tilewright.tensorir.keys import CHOOSES, ROLL_TAIL
+from tilewright.tensorir.keys import KEEP_WHOLE
 from tilewright.tensorir.schedule import BlockRef, LoopRef, Schedule
 from tilewright.tensorir.stmt import Block
 from tilewright.tensorir.target import Target
@@ -129,34 +130,41 @@ def schedule_cases(schedule: Schedule, plan: CasesPlan) -> None:
             unrolled.append(inside)
     schedule.reorder(*outer, *unrolled, loops[-1])
     _choosing_loops_last(schedule, anchor, outer[-1])
+    plain = not case_variables(block_of(schedule, anchor))
+    read = {load.buffer for load in loads(block_of(schedule, anchor))} if plain else set()
     for ref in reversed(refs[:-1]):
         place = _place(schedule, ref, refs, outer[-1])
         schedule.compute_at(ref, place)
-        schedule.set_scope(ref, 0, "register")
+        schedule.set_scope(ref, 0, "stack" if stores(block_of(schedule, ref))[0].buffer in read else "register")
         _choosing_loops_last(schedule, ref, place)
     for ref in refs:
-        _unroll(schedule, ref, _inside(schedule, ref, outer[-1]), plan.lanes)
-    schedule.annotate(outer[-1], ROLL_TAIL, True)
+        _finish(schedule, ref, _inside(schedule, ref, outer[-1]), plan.lanes, unroll=not plain or ref != anchor)
     tasks = outer[:-1] or outer
-    schedule.parallel(schedule.fuse(*tasks) if len(tasks) > 1 else tasks[0])
+    task = schedule.fuse(*tasks) if len(tasks) > 1 else tasks[0]
+    schedule.parallel(task)
+    for loop in dict.fromkeys((task, outer[-1])):
+        schedule.annotate(loop, KEEP_WHOLE, True)
 
 
 def _tile_sizes(blocks: list[Block]) -> dict[Var, int | None]:
     """Return the tile sizes along the variables of the last block by which some stage chooses its formula; None for
     the whole extent."""
-    chosen: dict[Buffer, set[int]] = {}
+    chosen: dict[Buffer, dict[int, int | None]] = {}  # the sizes of tiles along axes
     sizes: dict[Var, int | None] = {}
     for block in blocks:
         sizes = case_variables(block)
         places = {item.var for item in spatial(block)}
         for load in loads(block):
-            for axis in chosen.get(load.buffer, ()):
+            for axis, size in chosen.get(load.buffer, {}).items():
                 found = place_in_tile(load.indices[axis], places)
                 if found is not None:
-                    sizes.setdefault(*found)
+                    var, part = found
+                    sizes.setdefault(var, size if part is None else part)
         for store in stores(block):
-            axes = {axis for axis, index in enumerate(store.indices) if isinstance(index, Var) and index in sizes}
-            chosen[store.buffer] = axes
+            indices = enumerate(store.indices)
+            chosen[store.buffer] = {
+                axis: sizes[index] for axis, index in indices if isinstance(index, Var) and index in sizes
+            }
     return sizes
 
 
@@ -197,17 +205,13 @@ def _chooses(schedule: Schedule, ref: BlockRef, place: LoopRef) -> bool:
     return any(item.var in cases and uses_var(item.value, {loop.var}) for item in block.iters)
 
 
-def _unroll(schedule: Schedule, ref: BlockRef, loops: list[LoopRef], lanes: int) -> None:
-    """Unroll the loops around a block that are still serial, vectorize the last one, and mark those that choose its
-    formula."""
-    choosing = [place for place in loops[:-1] if _chooses(schedule, ref, place)]
+def _finish(schedule: Schedule, ref: BlockRef, loops: list[LoopRef], lanes: int, unroll: bool) -> None:
+    """Vectorize the last of the loops around a block that are still serial, and unroll the others if ``unroll``."""
     *others, column = [place for place in loops if loop_of(schedule, place).kind == "serial"]
     extent = constant(loop_of(schedule, column).extent)
     if extent is None or extent > lanes:
         vectors, column = schedule.split(column, [None, lanes])
         others.append(vectors)
     schedule.vectorize(column)
-    for other in others:
+    for other in others if unroll else ():
         schedule.unroll(other)
-    for place in choosing:
-        schedule.annotate(place, CHOOSES, True)

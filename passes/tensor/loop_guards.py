@@ -13,7 +13,7 @@ from typing import Any
 
 from tilewright.tensorir.conditions import conjuncts
 from tilewright.tensorir.dtype import BOOL
-from tilewright.tensorir.expr import BinaryOp, BufferLoad, Compare, Expr, IntImm, Select, Var, all_of
+from tilewright.tensorir.expr import BinaryOp, BufferLoad, Compare, Expr, FloatImm, IntImm, Select, Var, all_of
 from tilewright.tensorir.functor import COMPARISONS, LOADS, MASKED_LOADS, SELECTIONS, Mutator, Visitor, kinds, uses_var
 from tilewright.tensorir.node import Node
 from tilewright.tensorir.stmt import BufferStore, For, IfThenElse, LetStmt, Stmt, sequence
@@ -73,6 +73,8 @@ class _GuardFinder(Visitor):
         self.found: list[Guard] = []
         self.invariant: dict[Expr, None] = {}
         self.choosing: set[Expr] = set()
+        self.lanes: set[Var] = set()  # of vectorized loops between
+        self.cheap: set[Expr] = set()  # in the statement that is visited
 
     def visit(self, node: Node) -> None:
         if not isinstance(node, Expr) or kinds(node) & (SELECTIONS | MASKED_LOADS):
@@ -82,6 +84,8 @@ class _GuardFinder(Visitor):
         if condition is None or condition.dtype is not BOOL:
             return
         for part in conjuncts(condition):
+            if part in self.cheap:
+                continue
             plain = not uses_var(part, self.lets) and not kinds(part) & LOADS
             if plain and uses_var(part, {self.var}):
                 self.found.append(Guard(part, dict(self.inner), frozenset(self.lets)))
@@ -92,8 +96,11 @@ class _GuardFinder(Visitor):
         self.visit(loop.min)
         self.visit(loop.extent)
         self.inner[loop.var] = (loop.min, loop.extent)
+        if loop.kind == "vectorized":
+            self.lanes.add(loop.var)
         self.visit(loop.body)
         del self.inner[loop.var]
+        self.lanes.discard(loop.var)
 
     def visit_LetStmt(self, op: LetStmt) -> None:
         self.lets.add(op.var)
@@ -117,7 +124,23 @@ class _GuardFinder(Visitor):
 
     def visit_BufferStore(self, op: BufferStore) -> None:
         self._add(op.predicate)
+        if self.lanes:
+            self.cheap = {part for part in _guards_of_copy(op) if not uses_var(part, self.lanes)}
         self.generic_visit(op)
+        self.cheap = set()
+
+
+def _guards_of_copy(op: BufferStore) -> list[Expr]:
+    """Return the conditions under which ``op`` stores what it loads, and a constant elsewhere; none for others. Where
+    they are the same in all lanes they choose an address, which costs less than copies of the loop do."""
+    load, guards = op.value, []
+    if isinstance(load, Select) and isinstance(load.false_value, (IntImm, FloatImm)):
+        guards = conjuncts(load.condition)
+        load = load.true_value
+    if not isinstance(load, BufferLoad) or load.predicate is None:
+        return []
+    reading = conjuncts(load.predicate)
+    return reading if set(guards) <= set(reading) else []
 
 
 def with_known(body: Stmt, known: Mapping[Any, Expr]) -> Stmt:

@@ -21,9 +21,9 @@ around tiles in which it is known (``loop_remainders``).
 With the annotation ``{"specialize_tail": True}`` the remainder of a division into tiles is computed in smaller tiles,
 so that inner loops keep constant extents (``loop_remainders`` states the rule).
 
-With the annotation ``{"roll_tail": True}`` the copies of a large body for a few iterations stay small: their unrolled
-loops become serial, except loops whose variable selects a formula or indexes register buffers from outside, and the
-register buffers that they index move to the stack.
+A loop with the annotation ``{"keep_whole": True}`` is not split. Nor is one whose conditions only decide, for whole
+vectors, whether memory is copied or a constant is stored, as around the images of a convolution: they become the choice
+of an address.
 """
 
 from __future__ import annotations
@@ -43,7 +43,6 @@ from tilewright.passes.tensor.loop_guards import FALSE, TRUE, Guard, find_condit
 from tilewright.passes.tensor.loop_neutral import without_neutral_steps
 from tilewright.passes.tensor.loop_ranges import limit_ranges, limiting_conditions
 from tilewright.passes.tensor.loop_remainders import find_tiles, tile_conditions, with_remainders
-from tilewright.passes.tensor.loop_rolling import rolled_up
 from tilewright.passes.tensor.scoped import ScopedMutator
 from tilewright.passes.tensor.simplify import is_empty
 from tilewright.tensorir.arith.region import partition_point
@@ -51,7 +50,7 @@ from tilewright.tensorir.conditions import OPPOSITES
 from tilewright.tensorir.dtype import INT64
 from tilewright.tensorir.expr import BinaryOp, Compare, Expr, IntImm, UnaryOp, Var, all_of, compare, maximum, minimum
 from tilewright.tensorir.functor import copy_with_fresh_definitions, free_vars, substitute, walk_statements
-from tilewright.tensorir.keys import INTERLEAVE, ROLL_TAIL, SPECIALIZE_TAIL
+from tilewright.tensorir.keys import INTERLEAVE, KEEP_WHOLE, SPECIALIZE_TAIL
 from tilewright.tensorir.stmt import BufferStore, Evaluate, For, IfThenElse, PrimFunc, SeqStmt, Stmt, sequence
 
 #: From this many stores in a copy of its body on, a serial loop with work before and after its main part chooses
@@ -102,6 +101,8 @@ class _Partitioner(ScopedMutator):
     # Splits.
 
     def _split(self, loop: For) -> Stmt | None:
+        if loop.annotations.get(KEEP_WHOLE):
+            return None
         annotated = bool(loop.annotations.get(SPECIALIZE_TAIL))
         if not annotated:
             size = sum(isinstance(node, BufferStore) for node in walk_statements(loop.body))
@@ -257,7 +258,6 @@ class _Partitioner(ScopedMutator):
         main_body = with_known(loop.body, known)
         before = None if low is begin else self._outside(loop, guards, low, before=True)
         behind = None if high is end else self._outside(loop, guards, high, before=False)
-        rolls = bool(loop.annotations.get(ROLL_TAIL))
         if loop.kind == "parallel" or (before is not None and behind is not None and _stores(loop.body) >= _LARGE):
             inside = all_of(
                 *([compare("ge", loop.var, low)] if low is not begin else []),
@@ -267,16 +267,16 @@ class _Partitioner(ScopedMutator):
             self.copies_left -= outside
             with self.analyzer.scope():
                 self.analyzer.bind(loop.var, begin, loop.extent)
-                tail = self._tail(rolled_up(loop.body) if rolls else loop.body) if outside else None
+                tail = self._tail(loop.body) if outside else None
                 chosen = IfThenElse(inside, self.mutate(main_body), tail)
             return For(loop.var, begin, loop.extent, loop.kind, chosen, loop.annotations)
         self.copies_left -= (before is not None) + (behind is not None)
         parts: list[Stmt] = []
         if before is not None:
-            parts.append(self._part(loop, begin, low, rolled_up(before) if rolls else before, tail=True))
+            parts.append(self._part(loop, begin, low, before, tail=True))
         parts.append(self._part(loop, low, high, main_body, tail=False))
         if behind is not None:
-            parts.append(self._part(loop, high, end, rolled_up(behind) if rolls else behind, tail=True))
+            parts.append(self._part(loop, high, end, behind, tail=True))
         return sequence(*parts)
 
     def _outside(self, loop: For, guards: list[Guard], turn: Expr, before: bool) -> Stmt | None:

@@ -58,14 +58,15 @@ def test_values_stay(count: int, epilogue: bool) -> None:
     np.testing.assert_allclose(out, expected(a, epilogue), rtol=1e-6)
 
 
-def test_values_stay_for_any_number_of_rows() -> None:
+@pytest.mark.parametrize("epilogue", [False, True])
+def test_values_stay_for_any_number_of_rows(epilogue: bool) -> None:
     rows = Var("rows")
-    func = scheduled(pairs(rows))
+    func = scheduled(pairs(rows, epilogue=epilogue))
     for count in (1, 5):
         a = np.random.default_rng(count).standard_normal((2 * count, 8)).astype(np.float32)
         out = np.full_like(a, np.nan)
         interpret(func, a, out, count)
-        np.testing.assert_allclose(out, expected(a), rtol=1e-6)
+        np.testing.assert_allclose(out, expected(a, epilogue), rtol=1e-6)
 
 
 def test_loops_of_cases_are_unrolled_and_steps_stay_in_registers() -> None:
@@ -80,6 +81,19 @@ def test_loops_of_cases_are_unrolled_and_steps_stay_in_registers() -> None:
         ("vectorized", 8),
     ]
     assert [node.buffer.scope for node in walk(func.body) if isinstance(node, Allocate)] == ["register"]
+
+
+@pytest.mark.parametrize("count", [40, Var("rows")])
+def test_what_follows_a_choice_is_computed_on_its_tile_in_a_loop(count: int | Var) -> None:
+    """Each row is read where it was made, twice, and its formula is compiled once."""
+    func = scheduled(pairs(count, epilogue=True))
+    loops = [node for node in walk(func.body) if isinstance(node, For)]
+    assert [loop.kind for loop in loops if loop.kind == "parallel"] == ["parallel"]
+    assert [(loop.kind, getattr(loop.extent, "value", None)) for loop in loops[-2:]] == [
+        ("serial", 2),
+        ("vectorized", 8),
+    ]
+    assert [node.buffer.scope for node in walk(func.body) if isinstance(node, Allocate)] == ["register", "stack"]
 
 
 def test_a_formula_with_cases_is_not_copied_into_each_case_of_its_reader() -> None:

@@ -429,3 +429,48 @@ def test_parts_of_a_range_that_is_empty_for_some_rows_run_for_the_others(rewrite
     }
     """
     rewrites(lambda func: simplify(partition_loops(func)), before, expected)
+
+
+COPY = """
+primfunc @f(A: Buffer[(6, 8), float32], B: Buffer[(8, 8), float32]) attrs {"num_outputs": 1} {
+  for i in range(8) ANNOTATIONS{
+    for j in vectorized(8) {
+      B[i, j] = VALUE
+    }
+  }
+}
+"""
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "select(i >= 1 and i < 7, A[i - 1, j where i >= 1 and i < 7], 0.0)",
+        "select(i >= 1 and i < 7, A[i - 1, j where i >= 1 and i < 7], -1.0)",
+        "A[i - 1, j where i >= 1 and i < 7]",
+        "select(i >= 1 and i < 7 and j < 5, A[i - 1, j where i >= 1 and i < 7 and j < 5], 0.0)",
+    ],
+)
+def test_copies_with_a_border_of_whole_vectors_stay_one_loop(rewrites, value):
+    text = COPY.replace("VALUE", value).replace("ANNOTATIONS", "")
+    rewrites(partition_loops, text, text)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "select(i >= 1 and i < 7, A[i - 1, j where i >= 1 and i < 7] * 2.0, 0.0)",  # the product is for nothing there
+        "select(i >= 1 and i < 7, A[max(i - 1, 0) % 6, j], 0.0)",  # a selection of vectors
+        "select(i >= 1 and i < 7, A[i - 1, j where i >= 1], 0.0)",
+        "select(i + j >= 1 and i < 7, A[i - 1, j where i + j >= 1 and i < 7], 0.0)",
+    ],
+)
+def test_loops_are_split_where_a_condition_costs_more_than_an_address(value):
+    func = partition_loops(parse(COPY.replace("VALUE", value).replace("ANNOTATIONS", "")))
+    assert sum(isinstance(node, For) and node.kind == "serial" for node in walk(func.body)) > 1
+
+
+def test_a_loop_is_kept_whole_where_the_schedule_says_so(rewrites):
+    text = COPY.replace("VALUE", "select(i >= 1 and i < 7, A[max(i - 1, 0) % 6, j], 0.0)")
+    kept = text.replace("ANNOTATIONS", 'annotations {"keep_whole": True} ')
+    rewrites(partition_loops, kept, kept)
