@@ -189,10 +189,11 @@ class KernelSupply:
 
     def _make_all(self, wanted: Sequence[ScheduledKernel], run: RunPart) -> None:
         """Lower kernels, here and, where that saves time or an executor was given, in worker processes, which begin
-        with the last one. The smallest is lowered first, as LLVM is idle until then."""
+        with the last one. The smallest is lowered first, as LLVM is idle until then; then the others from the largest
+        on, so that no core waits long for another at the end."""
         if wanted:
-            smallest = min(wanted, key=lambda each: each.size)
-            wanted = [smallest, *(each for each in wanted if each is not smallest)]
+            *larger, smallest = sorted(wanted, key=lambda each: each.size, reverse=True)
+            wanted = [smallest, *larger]
         estimate = WorkerEstimate(self._cores)
         answers: dict[str, Future[bytes]] = {}
         size = sum(each.size for each in wanted)
