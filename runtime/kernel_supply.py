@@ -192,8 +192,9 @@ class KernelSupply:
         with the last one. The smallest is lowered first, as LLVM is idle until then; then the others from the largest
         on, so that no core waits long for another at the end."""
         if wanted:
-            *larger, smallest = sorted(wanted, key=lambda each: each.size, reverse=True)
-            wanted = [smallest, *larger]
+            smallest = min(wanted, key=lambda each: each.size)
+            others = [each for each in wanted if each is not smallest]
+            wanted = [smallest, *sorted(others, key=lambda each: each.size, reverse=True)]
         estimate = WorkerEstimate(self._cores)
         answers: dict[str, Future[bytes]] = {}
         size = sum(each.size for each in wanted)

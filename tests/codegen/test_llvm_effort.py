@@ -36,6 +36,14 @@ def test_functions_that_only_call_others_need_little(text: str, effort: Effort) 
     assert Effort.of([func, parse(WORKS).with_attr("llvm_vectorize", True)]) is Effort.FULL
 
 
+@pytest.mark.parametrize("text", [WORKS, LOOPS])
+def test_tiles_of_products_need_less_than_other_loops(text: str) -> None:
+    product = parse(text).with_attr("kind", "contraction")
+    assert Effort.of([product]) is Effort.TILES
+    assert Effort.of([parse(CALLS).with_attr("kind", "contraction")]) is Effort.CALLS
+    assert Effort.of([product, parse(WORKS).with_attr("kind", "reduction")]) is Effort.SCHEDULED
+
+
 SUMS = """
 primfunc @main(x: Buffer[(4,), float32], y: Buffer[(4,), float32]) {
   allocate s: Buffer[(1,), float32, register]
