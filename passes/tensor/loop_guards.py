@@ -14,9 +14,19 @@ from typing import Any
 from tilewright.tensorir.conditions import conjuncts
 from tilewright.tensorir.dtype import BOOL
 from tilewright.tensorir.expr import BinaryOp, BufferLoad, Compare, Expr, FloatImm, IntImm, Select, Var, all_of
-from tilewright.tensorir.functor import COMPARISONS, LOADS, MASKED_LOADS, SELECTIONS, Mutator, Visitor, kinds, uses_var
+from tilewright.tensorir.functor import (
+    COMPARISONS,
+    LOADS,
+    MASKED_LOADS,
+    SELECTIONS,
+    Mutator,
+    Visitor,
+    kinds,
+    uses_var,
+    walk_statements,
+)
 from tilewright.tensorir.node import Node
-from tilewright.tensorir.stmt import BufferStore, For, IfThenElse, LetStmt, Stmt, sequence
+from tilewright.tensorir.stmt import BufferStore, Evaluate, For, IfThenElse, LetStmt, Stmt, sequence
 
 TRUE, FALSE = IntImm(1, BOOL), IntImm(0, BOOL)
 
@@ -58,16 +68,22 @@ class Conditions:
     choosing: frozenset[Expr]
 
 
-def find_conditions(loop: For) -> Conditions:
-    """Return the conditions in a loop's body."""
-    finder = _GuardFinder(loop.var)
+def find_conditions(loop: For, copying: bool = False) -> Conditions:
+    """Return the conditions in a loop's body.
+
+    Args:
+        copying: leave out those that only decide, for all lanes of a vector, whether memory is copied or a constant is
+            stored: they choose an address.
+    """
+    finder = _GuardFinder(loop.var, copying)
     finder.visit(loop.body)
     return Conditions(finder.found, list(finder.invariant), frozenset(finder.choosing))
 
 
 class _GuardFinder(Visitor):
-    def __init__(self, var: Var) -> None:
+    def __init__(self, var: Var, copying: bool = False) -> None:
         self.var = var
+        self.copying = copying
         self.inner: dict[Var, tuple[Expr, Expr]] = {}
         self.lets: set[Var] = set()
         self.found: list[Guard] = []
@@ -124,23 +140,34 @@ class _GuardFinder(Visitor):
 
     def visit_BufferStore(self, op: BufferStore) -> None:
         self._add(op.predicate)
-        if self.lanes:
+        if self.copying and self.lanes:
             self.cheap = {part for part in _guards_of_copy(op) if not uses_var(part, self.lanes)}
         self.generic_visit(op)
         self.cheap = set()
 
 
 def _guards_of_copy(op: BufferStore) -> list[Expr]:
-    """Return the conditions under which ``op`` stores what it loads, and a constant elsewhere; none for others. Where
-    they are the same in all lanes they choose an address, which costs less than copies of the loop do."""
-    load, guards = op.value, []
-    if isinstance(load, Select) and isinstance(load.false_value, (IntImm, FloatImm)):
-        guards = conjuncts(load.condition)
-        load = load.true_value
-    if not isinstance(load, BufferLoad) or load.predicate is None:
+    """Return the conditions under which ``op`` stores what it loads, and a constant elsewhere; none for others."""
+    load, guards = _copied(op.value), []
+    if load is None or load.predicate is None:
         return []
+    if isinstance(op.value, Select):
+        guards = conjuncts(op.value.condition)
     reading = conjuncts(load.predicate)
     return reading if set(guards) <= set(reading) else []
+
+
+def _copied(value: Expr) -> BufferLoad | None:
+    """Return the load whose result ``value`` is, if it is not a constant; None for other values."""
+    if isinstance(value, Select) and isinstance(value.false_value, (IntImm, FloatImm)):
+        value = value.true_value
+    return value if isinstance(value, BufferLoad) else None
+
+
+def copies_memory(nest: For) -> bool:
+    """Return whether a nest of loops does nothing but copy memory, such as an image with a border around it."""
+    stores = [stmt for stmt in walk_statements(nest) if isinstance(stmt, (BufferStore, Evaluate))]
+    return all(isinstance(store, BufferStore) and _copied(store.value) is not None for store in stores)
 
 
 def with_known(body: Stmt, known: Mapping[Any, Expr]) -> Stmt:

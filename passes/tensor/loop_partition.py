@@ -21,9 +21,9 @@ around tiles in which it is known (``loop_remainders``).
 With the annotation ``{"specialize_tail": True}`` the remainder of a division into tiles is computed in smaller tiles,
 so that inner loops keep constant extents (``loop_remainders`` states the rule).
 
-A loop with the annotation ``{"keep_whole": True}`` is not split. Nor is one whose conditions only decide, for whole
-vectors, whether memory is copied or a constant is stored, as around the images of a convolution: they become the choice
-of an address.
+A loop with the annotation ``{"keep_whole": True}`` is not split. Nor are loops of a nest that copies images with a
+border around them: conditions that decide, for whole vectors, whether memory is copied or a constant is stored become
+the choice of an address. (A copy inside of a task, into the L1 cache for a few multiply-adds, would take twice as long.)
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from tilewright.passes.decorators import primfunc_pass
 from tilewright.passes.properties import COMPACT, PARTITIONED, VECTOR_LOOPS
 from tilewright.passes.registry import register_pass
 from tilewright.passes.tensor.loop_cases import Cases, find_cases, find_choice, find_outer_choice
-from tilewright.passes.tensor.loop_guards import FALSE, TRUE, Guard, find_conditions, with_known
+from tilewright.passes.tensor.loop_guards import FALSE, TRUE, Guard, copies_memory, find_conditions, with_known
 from tilewright.passes.tensor.loop_neutral import without_neutral_steps
 from tilewright.passes.tensor.loop_ranges import limit_ranges, limiting_conditions
 from tilewright.passes.tensor.loop_remainders import find_tiles, tile_conditions, with_remainders
@@ -88,8 +88,18 @@ class _Partitioner(ScopedMutator):
         self.config = config
         self.copies_left = config.max_copies
         self.in_tail = False
+        #: Whether the nest around this place only copies memory; None outside of all loops.
+        self.copying: bool | None = None
 
     def mutate_For(self, loop: For) -> Stmt:
+        if self.copying is not None:
+            return self._parted(loop)
+        self.copying = copies_memory(loop)
+        parted = self._parted(loop)
+        self.copying = None
+        return parted
+
+    def _parted(self, loop: For) -> Stmt:
         # Steps whose vectors are stored as one stay together: each is evaluated by itself (InterleaveStores).
         if loop.kind in ("serial", "parallel") and loop.var.dtype is INT64 and not loop.annotations.get(INTERLEAVE):
             choice = find_outer_choice(loop)
@@ -109,7 +119,7 @@ class _Partitioner(ScopedMutator):
             too_much = self.copies_left <= 0 or size > self.config.max_statements
             if self.in_tail or too_much or (loop.kind == "parallel" and not self.config.partition_parallel):
                 return None
-        conditions = find_conditions(loop)
+        conditions = find_conditions(loop, self.copying is True)
         guards = conditions.guards
         choice = None if annotated or loop.kind == "parallel" else find_choice(loop.body, conditions, self.analyzer)
         if choice is not None:
