@@ -23,7 +23,7 @@ so that inner loops keep constant extents (``loop_remainders`` states the rule).
 
 A loop with the annotation ``{"keep_whole": True}`` is not split. Nor are loops of a nest that copies images with a
 border around them: conditions that decide, for whole vectors, whether memory is copied or a constant is stored become
-the choice of an address. (A copy inside of a task, into the L1 cache for a few multiply-adds, would take twice as long.)
+the choice of an address. (A copy inside of a task, for a few multiply-adds each, would take twice as long.)
 """
 
 from __future__ import annotations
