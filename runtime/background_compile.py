@@ -54,9 +54,9 @@ class BackgroundCompiler:
         self._lock = forking.Lock()
         # Passes keep a core busy, and LLVM takes about as much time as they do.
         cores = available_cores()
-        count = max(1, min(cores - 1, _MOST_THREADS))
+        self._count = max(1, min(cores - 1, _MOST_THREADS))
         self._helps = cores > 1  # on one core it would only cost a target machine and memory of its own
-        self._workers = ThreadPoolExecutor(count, "tilewright-llvm")
+        self._workers = ThreadPoolExecutor(self._count, "tilewright-llvm")
         self._starter: ThreadPoolExecutor | None = None
         self._started: Future[object] | None = None
         self._switching = contextlib.ExitStack()
@@ -87,7 +87,8 @@ class BackgroundCompiler:
         alone = [function for function in functions if not called_names(function.body)]
         if self._target.kind == "llvm" and alone:
             named = [NamedFunction.of(function, self._target, known_hash) for function in alone]
-            check_headroom()  # a thread that starts without memory may never say that it has
+            if len(self._parts) < self._count:
+                check_headroom()  # a thread that starts without memory may never say that it has
             self._named.update(zip(alone, named, strict=True))
             self._parts.append((named, self._workers.submit(with_frame_memory, self._compile, named)))
             if self._started is None and any(has_parallel_loop(function.body) for function in alone):

@@ -264,7 +264,7 @@ def accumulate(schedule: Schedule, ref: BlockRef, original: Block, at: LoopRef, 
         for part in _along_blocks(schedule, loop, item, original, tiling)
     ]
     together = [steps.pop()] if tiling.step is not None else []
-    steps, written = _written_out(schedule, steps, _steps_together(original, tiling))
+    steps, written = _written_out(schedule, steps, tiling, _steps_together(original, tiling))
     elements = [loop for loop in tile if loop is not None]
     rest = [loop for loop in inside if loop not in reduced and loop not in elements]
     schedule.reorder(*rest, *steps, *written, *elements, *together)
@@ -279,15 +279,20 @@ def accumulate(schedule: Schedule, ref: BlockRef, original: Block, at: LoopRef, 
         schedule.annotate(loop, DOT_PRODUCT, tiling.neighbours)
 
 
-def _written_out(schedule: Schedule, steps: list[LoopRef], most: int) -> tuple[list[LoopRef], list[LoopRef]]:
-    """Split the innermost loop of a sum so that an iteration takes several steps, at most ``most``, if their number
-    divides its extent. Return the loops that stay, and those inside of them to unroll."""
+def _written_out(
+    schedule: Schedule, steps: list[LoopRef], tiling: Tiling, most: int
+) -> tuple[list[LoopRef], list[LoopRef]]:
+    """Write out the innermost loop of a sum if it has at most ``most`` steps, or split it so that an iteration takes
+    several, if their number divides its extent. Return the loops that stay, and those inside of them to unroll."""
     extent = constant(loop_of(schedule, steps[-1]).extent) if steps and most > 1 else None
     if extent is None:
         return steps, []
     *outer, last = steps
     if extent <= most and outer:
         return outer, [last]
+    if tiling.vectors > 1 and tiling.rows * tiling.vectors >= _FEW_MULTIPLY_ADDS:
+        # They hide the counters of a long loop; but not where each needs a load of its own (a twentieth of the time).
+        return steps, []
     count = next((count for count in range(most, 1, -1) if extent % count == 0 and extent > count), None)
     if count is None:
         return steps, []

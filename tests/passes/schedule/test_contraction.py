@@ -77,13 +77,21 @@ def test_an_iteration_takes_several_steps_of_few_multiply_adds(
     assert found == expected
 
 
-def test_an_iteration_has_no_more_multiply_adds_than_pay() -> None:
-    left, right = ((8, 64), lambda i, j, k: (i, k)), ((64, 32), lambda i, j, k: (k, j))
-    schedule = Schedule(sum_of_products((8, 32), left, right, 64))
+@pytest.mark.parametrize(
+    ("rows", "columns", "multiply_adds"),
+    [
+        (8, 32, 16),  # one step of a tile of two vectors
+        (16, 16, 32),  # two steps of a tile of one vector, in which each multiply-add loads a factor
+        (4, 32, 32),  # four steps of a small tile
+    ],
+)
+def test_an_iteration_has_no_more_multiply_adds_than_pay(rows: int, columns: int, multiply_adds: int) -> None:
+    left, right = ((rows, 64), lambda i, j, k: (i, k)), ((64, columns), lambda i, j, k: (k, j))
+    schedule = Schedule(sum_of_products((rows, columns), left, right, 64))
     (ref,) = reduction_blocks(schedule)
     assert apply_rule(ScheduleContraction(), schedule, ref, Target("llvm", mcpu="x86-64-v4", num_threads=1))
     loops = [loop_of(schedule, loop) for loop in schedule.get_loops(ref)]
-    assert math.prod(constant(loop.extent) or 0 for loop in loops if loop.kind == "unrolled") == 32  # two steps of 16
+    assert math.prod(constant(loop.extent) or 0 for loop in loops if loop.kind == "unrolled") == multiply_adds
 
 
 @pytest.mark.parametrize("operands", [1, -1])
