@@ -47,6 +47,8 @@ def splat(value: object) -> str:
         # One condition implies the other, but they are not the same.
         f"{ROW}select(i >= 1, {BEFORE} {splat('i >= 2')}], {splat(0.5)})",
         f"{ROW}select(i >= 3, {BEFORE} {splat('i >= 2')}], {splat(0.5)})",
+        f"{ROW}select(i >= 3, {BEFORE} {splat('i >= 2')}], {splat(0.0)})",
+        f"{ROW}select(i >= 2, {BEFORE} {splat('i >= 2 and i < 5')}], {splat(0.5)})",
         # No single vector is read.
         f"{ROW}A[ramp(i - 2, 2, 8) where {splat('i >= 2')}]",
         f"{ROW}A[ramp(i - 2, 5, 8) where {splat('i >= 2')}]",
