@@ -72,9 +72,9 @@ class ContractionPlan:
 
 
 #: Steps of a sum that one iteration of its innermost loop takes, at most; the number of multiply-adds of vectors in a
-#: step up to which it takes several (a long loop of a tile of several vectors: fewer than this), and in such an iteration
-#: at most. A tile for AVX2, which has 16 registers, has 12; one for 32 registers, 24 to 28, and less where an image is
-#: small: more than 48 took no less time there.
+#: step up to which it takes several (for a long loop of a tile of several vectors, fewer than this), and in such an
+#: iteration at most. A tile for AVX2, which has 16 registers, has 12; one for 32 registers, 24 to 28, and less where an
+#: image is small: more than 48 took no less time there.
 _STEPS = 4
 _FEW_MULTIPLY_ADDS = 16
 _MOST_MULTIPLY_ADDS = 48
