@@ -6,12 +6,15 @@
 
 Constants are computed; branches and selections that they decide are resolved before anything is copied. The constant
 part of an index comes last, so that the copies of an index share the rest as one node.
+
+Of an expression that depends on numbers alone, all copies are made at once, node by node, and each copy of a statement
+picks its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from tilewright.passes.tensor.scoped import ScopedMutator
 from tilewright.tensorir.arith.analyzer import Analyzer
@@ -19,10 +22,13 @@ from tilewright.tensorir.arith.folds import fold, is_false, is_true
 from tilewright.tensorir.dtype import INT64
 from tilewright.tensorir.expr import (
     BinaryOp,
+    Broadcast,
     Buffer,
+    BufferLoad,
     Compare,
     Expr,
     IntImm,
+    Ramp,
     Select,
     UnaryOp,
     Var,
@@ -30,16 +36,26 @@ from tilewright.tensorir.expr import (
     const,
 )
 from tilewright.tensorir.folding import wrap_integer
-from tilewright.tensorir.functor import COMPARISONS, kinds, leaves
-from tilewright.tensorir.node import Node
+from tilewright.tensorir.functor import COMPARISONS, Mutator, kinds, leaves
 from tilewright.tensorir.stmt import Allocate, BufferStore, For, IfThenElse, LetStmt, PrimFunc, Stmt, sequence
 
 #: An index as a part that is the same in all copies (None: zero), plus a constant, plus multiples of variables that
 #: numbers replace.
 _Steps = tuple[Expr | None, int, tuple[tuple[Var, int], ...]]
 
+#: The variables that numbers replace in an expression, outermost first, and its copies for all combinations of their
+#: numbers, those of the innermost variable next to each other.
+_Table = tuple[tuple[Var, ...], list[Expr]]
 
-_UNSEEN: Final[tuple[Node, ...]] = (Var("unseen"),)
+
+class _Parts(Mutator):
+    """Replaces each part of a node by another expression."""
+
+    def __init__(self, replaced: Mapping[Any, Expr]) -> None:
+        self.replaced = replaced
+
+    def mutate(self, node: Any) -> Any:
+        return self.replaced[node]
 
 
 class FoldingCopier(ScopedMutator):
@@ -53,29 +69,45 @@ class FoldingCopier(ScopedMutator):
         #: The replacements of variables and buffers at the present place.
         self.values: dict[Any, Any] = {}
         self._copying = False
+        #: The numbers of each variable that is replaced by a number, outermost first, and the place of the present one.
+        self._numbers: dict[Var, tuple[int, ...]] = {}
+        self._place: dict[Var, int] = {}
+        #: The places of the present numbers of several variables in tables.
+        self._places: dict[tuple[Var, ...], int] = {}
         self._begin()
 
     def _begin(self) -> None:
         """Clear the caches of another statement's copies, in which other variables were replaced."""
-        #: For an expression whose copy depends only on the numbers that replace variables: these variables. Such an
-        #: expression uses no definitions of the copy, and has no comparisons, which facts at a place may decide. None:
-        #: its copy has to be made anew in each copy of the statement.
-        self._numbered: dict[Expr, tuple[Node, ...] | None] = {}
-        #: Copies of the former, by expression and numbers.
-        self._made: dict[tuple[Any, ...], Expr] = {}
-        #: Copies of the latter, in this copy and scope.
+        #: The table of an expression whose copy depends only on the numbers that replace variables. Such an expression
+        #: uses no definitions of the copy, and has no comparisons, which facts at a place may decide. None: its copy
+        #: has to be made anew in each copy of the statement.
+        self._tables: dict[Expr, _Table | None] = {}
+        #: The numbers for which the tables were made.
+        self._tabled = dict(self._numbers)
+        #: For the variables of an expression and of one that it is a part of: the place in the table of the part, for
+        #: each place in that of the whole.
+        self._spreads: dict[tuple[tuple[Var, ...], tuple[Var, ...]], list[int]] = {}
+        #: Copies of expressions without a table, in this copy and scope.
         self._here: dict[Expr, Expr] = {}
-        #: Indices as sums of a fixed part and multiples of replaced variables; None for other indices.
-        self._steps: dict[Expr, _Steps | None] = {}
         #: Sums by operator and operands, so that equal sums are one node.
         self._sums: dict[tuple[str, Expr, Expr], Expr] = {}
         self._shifted: dict[tuple[Expr, int], Expr] = {}
 
-    def copies(self, stmt: Stmt, var: Var, values: Iterable[Expr]) -> list[Stmt]:
+    def copies(self, stmt: Stmt, var: Var, values: Sequence[Expr]) -> list[Stmt]:
         """Return a copy of ``stmt`` for each of ``values``, which replaces ``var``."""
-        if not self._copying:
+        numbers = tuple([value.value for value in values if isinstance(value, IntImm)])
+        if not self._copying or self._tabled.get(var, numbers) != numbers:
             self._begin()
-        return [self._copy(stmt, {var: value}) for value in values]
+        if len(numbers) == len(values):
+            self._numbers[var] = self._tabled[var] = numbers
+        made = []
+        for place, value in enumerate(values):
+            self._place[var] = place
+            self._places = {}
+            made.append(self._copy(stmt, {var: value}))
+        self._numbers.pop(var, None)
+        self._places = {}
+        return made
 
     def _copy(self, stmt: Stmt, values: Mapping[Var, Expr]) -> Stmt:
         outer = self.values, self._copying, self._here
@@ -104,54 +136,96 @@ class FoldingCopier(ScopedMutator):
             return node
         if type(node) is Var:
             return values.get(node, node)
-        names = self._numbered.get(node, _UNSEEN)
-        if names is _UNSEEN:
-            names = self._numbered[node] = self._find_numbered(node)
-        if names is None:
+        try:
+            table = self._tables[node]
+        except KeyError:
+            table = self._tables[node] = self._table(node)
+        if table is None:
             found = self._here.get(node)
             if found is None:
                 found = self._here[node] = super().mutate(node)
             return found
+        names, copies = table
         if not names:
             return node
-        if node.dtype is INT64:
-            index = self._index(node)
-            if index is not None:
-                return index
-        key = (node, values[names[0]]) if len(names) == 1 else (node, *[values[name] for name in names])
-        found = self._made.get(key)
-        if found is None:
-            found = self._made[key] = super().mutate(node)
-        return found
+        if len(names) == 1:
+            return copies[self._place[names[0]]]
+        place = self._places.get(names)
+        if place is None:
+            place = 0
+            for name in names:
+                place = place * len(self._numbers[name]) + self._place[name]
+            self._places[names] = place
+        return copies[place]
 
-    def _find_numbered(self, expr: Expr) -> tuple[Node, ...] | None:
-        values = self.values
-        names = leaves(expr)
-        if values.keys().isdisjoint(names):
-            return ()
-        numbered = tuple([name for name in names if name in values])
-        for name in numbered:
-            if not isinstance(values[name], IntImm):
-                return None
-        return None if kinds(expr) & COMPARISONS else numbered
+    # Expressions in which numbers replace variables.
 
-    # Indices in which numbers replace variables: all but the constant part is the same in all copies.
-
-    def _index(self, expr: Expr) -> Expr | None:
-        """Rewrite an index; None if it is no sum of a fixed part and multiples of replaced variables."""
-        if expr in self._steps:
-            steps = self._steps[expr]
-        else:
-            steps = self._steps[expr] = self._find_steps(expr)
-        if steps is None:
+    def _table(self, expr: Expr) -> _Table | None:
+        """Make all copies of an expression that depends only on the numbers that replace variables."""
+        values, numbers = self.values, self._numbers
+        found = leaves(expr)
+        if values.keys().isdisjoint(found):
+            return (), [expr]
+        names = tuple([name for name in numbers if name in found])
+        if len(names) < len([leaf for leaf in found if leaf in values]) or kinds(expr) & COMPARISONS:
             return None
-        whole, fixed, factors = steps
-        for var, factor in factors:
-            number = self.values[var]
-            if not isinstance(number, IntImm):
-                return None
-            fixed += factor * number.value
-        return self._shift(whole, wrap_integer(fixed, INT64))
+        if type(expr) is Var:
+            return names, [const(number, expr.dtype) for number in numbers[expr]]
+        steps = self._find_steps(expr) if expr.dtype is INT64 else None
+        return names, self._copies_at(expr, names) if steps is None else self._indices(steps, names)
+
+    def _indices(self, steps: _Steps, names: tuple[Var, ...]) -> list[Expr]:
+        """Return all copies of a sum of a fixed part and multiples of the variables ``names``."""
+        whole, fixed, multiples = steps
+        factors = dict.fromkeys(names, 0)
+        for var, factor in multiples:
+            factors[var] += factor
+        sums = [fixed]
+        for var, factor in factors.items():
+            offsets = [factor * number for number in self._numbers[var]]
+            sums = [outer + offset for outer in sums for offset in offsets]
+        return [self._shift(whole, wrap_integer(number, INT64)) for number in sums]
+
+    def _copies_at(self, expr: Expr, names: tuple[Var, ...]) -> list[Expr]:
+        """Return all copies of an expression, from those of its parts."""
+        parts = expr.parts()
+        columns = [self._spread(part, names) for part in parts]
+        if type(expr) is BinaryOp:
+            return [self._binary(expr, a, b) for a, b in zip(*columns, strict=True)]
+        if type(expr) is BufferLoad and len(parts) == 1:
+            return [BufferLoad(expr.buffer, (index,)) for index in columns[0]]
+        if type(expr) is Broadcast:
+            return [Broadcast(value, expr.lanes) for value in columns[0]]
+        if type(expr) is Ramp:
+            return [Ramp(base, stride, expr.lanes) for base, stride in zip(*columns, strict=True)]
+        if type(expr) is Select:
+            return [_selected(*choice) for choice in zip(*columns, strict=True)]
+        made: list[Expr] = []
+        for column in zip(*columns, strict=True):
+            made.append(fold(expr.rebuild(_Parts(dict(zip(parts, column, strict=True))))))
+        return made
+
+    def _spread(self, expr: Expr, names: tuple[Var, ...]) -> list[Expr]:
+        """Return the copies of an expression for all combinations of the numbers of ``names``, which are more
+        variables than its own."""
+        table = self._tables.get(expr)
+        if table is None:
+            table = self._tables[expr] = self._table(expr)
+        assert table is not None, "parts of an expression have no other variables than the expression"
+        own, copies = table
+        if own == names:
+            return copies
+        places = self._spreads.get((own, names))
+        if places is None:
+            steps, step = dict.fromkeys(names, 0), 1
+            for name in reversed(own):
+                steps[name], step = step, step * len(self._numbers[name])
+            places = [0]
+            for name, step in steps.items():
+                count = len(self._numbers[name])
+                places = [outer + step * number for outer in places for number in range(count)]
+            self._spreads[own, names] = places
+        return [copies[place] for place in places]
 
     def _find_steps(self, expr: Expr) -> _Steps | None:
         if isinstance(expr, IntImm):
@@ -259,11 +333,16 @@ class FoldingCopier(ScopedMutator):
         return self.values.get(var, var)  # type: ignore[no-any-return]
 
     def mutate_BinaryOp(self, op: BinaryOp) -> Expr:
-        a, b = self.mutate(op.a), self.mutate(op.b)
+        return self._binary(op, self.mutate(op.a), self.mutate(op.b))
+
+    def _binary(self, op: BinaryOp, a: Expr, b: Expr) -> Expr:
+        """Build the copy of an operation from those of its operands."""
+        if op.dtype.lanes != 1 and not op.dtype.is_bool and not (type(a) is Broadcast and type(b) is Broadcast):
+            return BinaryOp(op.op, a, b)  # nothing to fold
         if op.dtype.is_bool and op.op in ("and", "or"):
             for side, other in ((a, b), (b, a)):
                 if is_true(side) or is_false(side):
-                    return other if is_true(side) == (op.op == "and") else side  # type: ignore[no-any-return]
+                    return other if is_true(side) == (op.op == "and") else side
         if op.dtype is INT64 and op.op in ("add", "sub"):
             return self._sum(op.op, a, b)
         return fold(binary(op.op, a, b))
@@ -320,6 +399,13 @@ class FoldingCopier(ScopedMutator):
 
     def mutate_UnaryOp(self, op: UnaryOp) -> Expr:
         return fold(UnaryOp(op.op, self.mutate(op.a)))
+
+
+def _selected(condition: Expr, true_value: Expr, false_value: Expr) -> Expr:
+    """Build a selection, or what a constant condition selects."""
+    if is_true(condition):
+        return true_value
+    return false_value if is_false(condition) else fold(Select(condition, true_value, false_value))
 
 
 def _split(expr: Expr) -> tuple[Expr | None, int]:

@@ -80,7 +80,10 @@ class _Unroller(FoldingCopier):
             return self.mutate_loop(loop, "serial" if loop.kind == "unrolled" else loop.kind)
         low, extent = self.mutate(loop.min), loop.extent
         assert isinstance(extent, IntImm)
-        numbers = [low + const(number, loop.var.dtype) for number in range(extent.value)]
+        if isinstance(low, IntImm):
+            numbers = [const(low.value + number, loop.var.dtype) for number in range(extent.value)]
+        else:
+            numbers = [low + const(number, loop.var.dtype) for number in range(extent.value)]
         return sequence(*self.copies(loop.body, loop.var, numbers))
 
 
