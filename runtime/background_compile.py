@@ -1,17 +1,19 @@
 """Compile kernels with LLVM in background threads while passes lower the next ones.
 
-LLVM releases the GIL. There are as many threads as the passes leave cores.
+LLVM runs without the GIL, and the threads do little else: the thread that runs the passes also emits the text of each
+kernel. There are as many threads as the passes leave cores.
 """
 
 from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import NamedTuple
 
 from tilewright.codegen.analysis import called_names, has_parallel_loop
-from tilewright.codegen.llvm import team
+from tilewright.codegen.llvm import ModuleText, team
 from tilewright.codegen.llvm.emission import drop_forgotten_lock
 from tilewright.codegen.llvm.headroom import check_headroom
 from tilewright.codegen.threads import import_pool
@@ -38,6 +40,14 @@ def _prepare_threads() -> None:
     team.team_functions()
 
 
+class _Part(NamedTuple):
+    """Kernels that are compiled together, their modules as text, and the result."""
+
+    named: Sequence[NamedFunction]
+    texts: Mapping[str, ModuleText]
+    kernels: Future[dict[str, Kernel]]
+
+
 class BackgroundCompiler:
     """Compile the kernels of one build in threads of its own. As a context manager, wait for the threads at exit.
 
@@ -50,7 +60,7 @@ class BackgroundCompiler:
         self._target = target
         self._named: dict[PrimFunc, NamedFunction] = {}
         self._given: dict[PrimFunc, Kernel | PrimFunc] = {}
-        self._parts: list[tuple[Sequence[NamedFunction], Future[dict[str, Kernel]]]] = []
+        self._parts: list[_Part] = []
         self._lock = forking.Lock()
         # Passes keep a core busy, and LLVM takes about as much time as they do.
         cores = available_cores()
@@ -90,7 +100,10 @@ class BackgroundCompiler:
             if len(self._parts) < self._count:
                 check_headroom()  # a thread that starts without memory may never say that it has
             self._named.update(zip(alone, named, strict=True))
-            self._parts.append((named, self._workers.submit(with_frame_memory, self._compile, named)))
+            # Emitted in this thread, as it holds the GIL: threads that take turns with it are slower.
+            texts = process_caches().kernels.emit_missing(named, self._target)
+            kernels = self._workers.submit(with_frame_memory, self._compile, named, texts)
+            self._parts.append(_Part(named, texts, kernels))
             if self._started is None and any(has_parallel_loop(function.body) for function in alone):
                 self._prepare()
 
@@ -99,9 +112,9 @@ class BackgroundCompiler:
         added too."""
         self._given[function] = kernel
 
-    def _compile(self, named: Sequence[NamedFunction]) -> dict[str, Kernel]:
+    def _compile(self, named: Sequence[NamedFunction], texts: Mapping[str, ModuleText]) -> dict[str, Kernel]:
         begin = time.thread_time()
-        made = process_caches().kernels.kernels(named, self._target)
+        made = process_caches().kernels.kernels(named, self._target, texts)
         if self._target.is_runnable and (self._started is None or self._started.done()):
             for kernel in made.values():
                 kernel.module.address(kernel.symbol)  # links it
@@ -121,13 +134,12 @@ class BackgroundCompiler:
             CodegenError: a function cannot be expressed on the target.
             RuntimeError: there are parallel loops, and what their threads need cannot be loaded.
         """
-        for place in reversed(range(len(self._parts))):
-            named, part = self._parts[place]
-            if self._helps and part.cancel():
-                part = Future()
-                part.set_result(self._compile(named))
-                self._parts[place] = named, part
-        made = {each.function: part.result()[each.function.name] for named, part in self._parts for each in named}
+        for place, part in reversed([*enumerate(self._parts)]):
+            if self._helps and part.kernels.cancel():
+                kernels: Future[dict[str, Kernel]] = Future()
+                kernels.set_result(self._compile(part.named, part.texts))
+                self._parts[place] = part._replace(kernels=kernels)
+        made = {each.function: part.kernels.result()[each.function.name] for part in self._parts for each in part.named}
         for function, kernel in self._given.items():
             made[function] = made[kernel] if isinstance(kernel, PrimFunc) else kernel
         if self._started is not None:

@@ -7,13 +7,14 @@ fifteenth longer for this than for modules of four kernels.)
 from __future__ import annotations
 
 import collections
+import contextlib
 import dataclasses
 import logging
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 
 from tilewright.codegen import llvm as llvm_codegen
-from tilewright.codegen.llvm.compile import CompiledModule
+from tilewright.codegen.llvm.compile import CompiledModule, ModuleText
 from tilewright.tensorir import forking
 from tilewright.tensorir.errors import CodegenError
 from tilewright.tensorir.stmt import PrimFunc
@@ -55,17 +56,23 @@ class NamedFunction:
         return cls(function, unnamed, (target, found))
 
 
-def compile_kernel(function: PrimFunc, target: Target) -> CompiledModule:
-    """Compile a kernel that calls no other function, under the name that all kernels have.
+def emit_kernel(function: PrimFunc, target: Target) -> ModuleText:
+    """Emit a kernel that calls no other function as a module, under the name that all kernels have.
 
     Raises:
         CodegenError: it cannot be expressed on the target; the error names it as ``function`` is named.
     """
     unnamed = PrimFunc(ANY_NAME, function.params, function.body, function.attrs)
     try:
-        return llvm_codegen.compile_module([unnamed], target, packed=False)
+        return llvm_codegen.emit_module([unnamed], target, packed=False)
     except CodegenError:
-        return llvm_codegen.compile_module([function], target, packed=False)  # raises the same about its own name
+        return llvm_codegen.emit_module([function], target, packed=False)  # raises the same about its own name
+
+
+def compile_kernel(function: PrimFunc, target: Target) -> CompiledModule:
+    """Compile a kernel that calls no other function, under the name that all kernels have; raises as
+    :func:`emit_kernel` does."""
+    return emit_kernel(function, target).compile(target)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,8 +121,33 @@ class KernelCache:
         for key in [key for key, entry in self._kernels.items() if entry.compiled is None]:
             del self._kernels[key]
 
-    def kernels(self, functions: Sequence[NamedFunction], target: Target) -> dict[str, Kernel]:
+    def _find(self, named: NamedFunction, target: Target) -> tuple[Key, _Entry | None]:
+        """Find the entry of a function; without one, the key that it would have."""
+        key = named.key
+        known = self._kernels.get(key)
+        while known is not None and not structural_equal(known.unnamed, named.unnamed):
+            key = (target, key[1] + 1)  # another function has this hash: try the next one
+            known = self._kernels.get(key)
+        return key, known
+
+    def emit_missing(self, functions: Sequence[NamedFunction], target: Target) -> dict[str, ModuleText]:
+        """Emit those of ``functions`` that are new, by name, for :meth:`kernels`, which other threads may then call
+        without holding the GIL for long. It emits, and raises the errors of, what is not emitted here."""
+        with self._lock:
+            missing = [named.function for named in functions if self._find(named, target)[1] is None]
+        texts: dict[str, ModuleText] = {}
+        for function in missing:
+            with contextlib.suppress(CodegenError):
+                texts[function.name] = emit_kernel(function, target)
+        return texts
+
+    def kernels(
+        self, functions: Sequence[NamedFunction], target: Target, texts: Mapping[str, ModuleText] | None = None
+    ) -> dict[str, Kernel]:
         """Return the kernels of ``functions`` by name, compiling those that are new. None of them may call others.
+
+        Args:
+            texts: their modules, as :meth:`emit_missing` returned them.
 
         Raises:
             CodegenError: a function cannot be expressed on the target.
@@ -124,11 +156,7 @@ class KernelCache:
         missing: dict[Key, tuple[NamedFunction, _Entry]] = {}
         with self._lock:
             for named in functions:
-                key = named.key
-                known = self._kernels.get(key)
-                while known is not None and not structural_equal(known.unnamed, named.unnamed):
-                    key = (target, key[1] + 1)  # another function has this hash: try the next one
-                    known = self._kernels.get(key)
+                key, known = self._find(named, target)
                 if known is None:
                     known = self._kernels[key] = _Entry(named.unnamed, Future())
                     missing[key] = named, known
@@ -138,7 +166,8 @@ class KernelCache:
                 self._kernels.popitem(last=False)
         try:
             for named, entry in missing.values():
-                entry.compiled = Kernel(named.unnamed, ANY_NAME, compile_kernel(named.function, target))
+                text = (texts or {}).get(named.function.name) or emit_kernel(named.function, target)
+                entry.compiled = Kernel(named.unnamed, ANY_NAME, text.compile(target))
                 entry.kernel.set_result(entry.compiled)
         except BaseException as error:
             self._give_up(missing, error)

@@ -312,6 +312,8 @@ class Broadcast(PureExpr):
 
 def binary(op: str, a: Any, b: Any) -> Expr:
     """``a op b`` with constants folded and the neutral elements of integer arithmetic dropped."""
+    if isinstance(a, Expr) and isinstance(b, Expr) and a.dtype is b.dtype:
+        return _fold_operation(op, a, b)
     return _fold_operation(op, *match_operands(a, b))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import dataclasses
 import enum
 import functools
 import itertools
@@ -11,6 +12,7 @@ import logging
 import platform
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import llvmlite.binding as llvm
 
@@ -44,7 +46,7 @@ _initialize_lock = forking.Lock()
 _engine_lock = forking.Lock()
 _initialized: set[str] = set()
 #: Target machines not in use, by their description.
-_idle_machines: dict[tuple[str, str, str, int], collections.deque[llvm.TargetMachine]] = {}
+_idle_machines: dict[tuple[str, str, str, int], collections.deque[_Machine]] = {}
 
 
 def _initialize(target: Target) -> None:
@@ -114,15 +116,29 @@ def _described(target: Target, effort: Effort) -> tuple[str, str, str, int]:
     return target.mtriple, target.mcpu, ",".join(features), min(effort.value, 2)
 
 
+class _Machine(NamedTuple):
+    """A target machine.
+
+    Attributes:
+        generator: LLVM's object.
+        header: what a module for it begins with. To set that in the parsed module takes eight calls of LLVM, each of
+            which may have to wait for the GIL.
+    """
+
+    generator: llvm.TargetMachine
+    header: str
+
+
 @contextlib.contextmanager
-def _borrowed_machine(target: Target, effort: Effort) -> Iterator[llvm.TargetMachine]:
+def _borrowed_machine(target: Target, effort: Effort) -> Iterator[_Machine]:
     """Lend the result of :func:`create_target_machine` to this thread alone: code generation changes its state.
     Machines are pooled, as creating one takes .7 ms, a tenth of a small build; raises as that function does."""
     idle = _idle_machines.setdefault(_described(target, effort), collections.deque())
     try:
         machine = idle.pop()
     except IndexError:
-        machine = create_target_machine(target, effort)
+        made = create_target_machine(target, effort)
+        machine = _Machine(made, f'target datalayout = "{made.target_data}" target triple = "{made.triple}" ')
     try:
         yield machine
     finally:
@@ -165,7 +181,7 @@ def _engine(target: Target) -> llvm.LLJIT:
 @functools.lru_cache(maxsize=8)
 def _made_engine(target: Target) -> llvm.LLJIT:
     with _borrowed_machine(target, Effort.SCHEDULED) as machine:
-        return create_engine(machine)
+        return create_engine(machine.generator)
 
 
 class CompiledModule:
@@ -299,12 +315,12 @@ def assembly_of(llvm_ir: str, target: Target, effort: Effort) -> str:
         CodegenError: LLVM rejects the text.
     """
     with headroom(len(llvm_ir)), _borrowed_machine(target, effort) as machine, _parsed(llvm_ir, machine) as module:
-        _optimize(module, machine, effort, llvm_ir)
-        return str(machine.emit_assembly(module))
+        _optimize(module, machine.generator, effort, llvm_ir)
+        return str(machine.generator.emit_assembly(module))
 
 
 @contextlib.contextmanager
-def _parsed(llvm_ir: str, machine: llvm.TargetMachine) -> Iterator[llvm.ModuleRef]:
+def _parsed(llvm_ir: str, machine: _Machine) -> Iterator[llvm.ModuleRef]:
     """Parse a module in a context of its own, so that several threads can compile at once.
 
     The module is closed at the end, whatever happens.
@@ -314,22 +330,76 @@ def _parsed(llvm_ir: str, machine: llvm.TargetMachine) -> Iterator[llvm.ModuleRe
     """
     with fresh_context() as context, contextlib.ExitStack() as opened:
         try:
-            module = opened.enter_context(llvm.parse_assembly(llvm_ir, context))
-            module.triple = machine.triple
-            module.data_layout = str(machine.target_data)
+            # The header is in the first line: LLVM's errors name the lines of the text.
+            module = opened.enter_context(llvm.parse_assembly(machine.header + llvm_ir, context))
             module.verify()
         except RuntimeError as error:
             raise CodegenError(f"LLVM rejects the generated code: {error}") from error
         if LLVM_SYMBOL in llvm_ir:
-            link_instructions(module, context, machine)
+            link_instructions(module, context, machine.generator)
         yield module
 
 
 def _object_code(llvm_ir: str, target: Target, effort: Effort) -> bytes:
     """Return the object code of LLVM IR; raises as :func:`compile_module` does."""
     with headroom(len(llvm_ir)), _borrowed_machine(target, effort) as machine, _parsed(llvm_ir, machine) as module:
-        _optimize(module, machine, effort, llvm_ir)
-        return emit_object(machine, module)
+        _optimize(module, machine.generator, effort, llvm_ir)
+        return emit_object(machine.generator, module)
+
+
+@dataclasses.dataclass(frozen=True)
+class ModuleText:
+    """A module as text, which :meth:`compile` turns into machine code, also in another thread: LLVM runs without the
+    GIL.
+
+    Attributes:
+        names: its functions.
+        called: the functions that it calls but does not contain.
+        llvm_ir: LLVM IR.
+        effort: the effort that LLVM spends on it.
+    """
+
+    names: tuple[str, ...]
+    called: frozenset[str]
+    llvm_ir: str
+    effort: Effort
+
+    def compile(self, target: Target, externals: Mapping[str, int] | None = None) -> CompiledModule:
+        """Compile the module; raises as :func:`compile_module` does.
+
+        Args:
+            externals: addresses of the functions that it calls but does not contain, by name.
+        """
+        start = time.perf_counter()
+        object_bytes = _object_code(self.llvm_ir, target, self.effort)
+        compiled = CompiledModule(object_bytes, target, self.llvm_ir, externals or {}, self.effort)
+        compiled.unresolved = tuple(sorted(self.called - set(externals or {})))
+        _LOG.debug(
+            "%s: %d bytes of machine code from %d characters of LLVM IR in %.1f ms",
+            ", ".join(f"@{name}" for name in self.names),
+            len(compiled.object_bytes),
+            len(self.llvm_ir),
+            (time.perf_counter() - start) * 1e3,
+        )
+        return compiled
+
+
+def emit_module(
+    functions: Sequence[PrimFunc],
+    target: Target,
+    entry_names: Collection[str] | None = None,
+    elsewhere: Sequence[PrimFunc] = (),
+    packed: bool = True,
+) -> ModuleText:
+    """Emit ``functions`` as the text of a module; see :func:`compile_module`.
+
+    Raises:
+        CodegenError: a program contains something that cannot be expressed; the place is underlined.
+    """
+    llvm_ir = emit_llvm_ir(functions, target, entry_names, elsewhere, packed)
+    names = tuple([func.name for func in functions])
+    called = frozenset[str]().union(*[called_names(func.body) for func in functions])
+    return ModuleText(names, called.difference(names), llvm_ir, Effort.of(functions))
 
 
 def compile_module(
@@ -352,18 +422,4 @@ def compile_module(
         CodegenError: a program contains something that cannot be expressed; the place is underlined.
         MemoryError: LLVM may need more memory than there is.
     """
-    start = time.perf_counter()
-    llvm_ir = emit_llvm_ir(functions, target, entry_names, elsewhere, packed)
-    effort = Effort.of(functions)
-    object_bytes = _object_code(llvm_ir, target, effort)
-    compiled = CompiledModule(object_bytes, target, llvm_ir, externals or {}, effort)
-    called = set[str]().union(*(called_names(func.body) for func in functions))
-    compiled.unresolved = tuple(sorted(called - {func.name for func in functions} - set(externals or {})))
-    _LOG.debug(
-        "%s: %d bytes of machine code from %d characters of LLVM IR in %.1f ms",
-        ", ".join(f"@{func.name}" for func in functions),
-        len(compiled.object_bytes),
-        len(llvm_ir),
-        (time.perf_counter() - start) * 1e3,
-    )
-    return compiled
+    return emit_module(functions, target, entry_names, elsewhere, packed).compile(target, externals)

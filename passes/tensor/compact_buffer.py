@@ -139,6 +139,8 @@ class _Planner:
         """Return least index and extent of a dimension at ``place``: zero and the old extent if it does not shrink."""
         old = usage.buffer.shape[number]
         whole: tuple[Expr, Expr] = (const(0, INT64), old)
+        if isinstance(old, IntImm) and old.value == 1:
+            return whole
         boxes: dict[tuple[Expr, Expr], None] = {}
         seen: set[tuple[Place, Expr]] = set()
         for access in usage.accesses:

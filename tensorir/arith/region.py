@@ -136,11 +136,34 @@ def region_of(
     """
     owner = analyzer if analyzer is not None else Analyzer()
     exprs = [as_expr(index, INT64) for index in indices]
-    lows, highs = _extremes(exprs, ranges, owner, (False, True))
-    return [
+    found: list[tuple[Expr, Expr] | None] = [_affine_box(expr, ranges, owner) for expr in exprs]
+    others = [expr for expr, box in zip(exprs, found, strict=True) if box is None]
+    if not others:
+        return found
+    lows, highs = _extremes(others, ranges, owner, (False, True))
+    boxes = [
         None if low is None or high is None else (low, _extent(low, high, owner))
         for low, high in zip(lows, highs, strict=True)
     ]
+    return [box or boxes.pop(0) for box in found]
+
+
+def _affine_box(expr: Expr, ranges: Ranges, owner: Analyzer) -> tuple[Expr, Expr] | None:
+    """Return least value and extent of a sum of multiples of variables with constant ranges and of terms without any
+    of ``ranges``, as most indices are; None for another expression."""
+    form = owner.linear(expr)
+    low, extent = form, 1
+    for term, coefficient in form.terms.items():
+        if isinstance(term, Var) and term in ranges:
+            begin, count = ranges[term]
+            if not (isinstance(begin, IntImm) and isinstance(count, IntImm) and count.value > 0):
+                return None
+            steps = abs(coefficient) * (count.value - 1)
+            first = coefficient * begin.value - (steps if coefficient < 0 else 0)
+            low, extent = low.without(term).shift(first), extent + steps
+        elif not ranges.keys().isdisjoint(leaves(term)):
+            return None
+    return (owner.expr(owner.merge_remainders(low)), IntImm(extent)) if extent < 1 << 62 else None
 
 
 def _extent(low: Expr, high: Expr, owner: Analyzer) -> Expr:
