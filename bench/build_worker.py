@@ -118,7 +118,7 @@ def measured(job: Job, run: Callable[[], Any]) -> dict[str, float]:
 
 def load_everything() -> None:
     """Import numba and every module of Tilewright, but those for PyTorch: no import falls into a measurement."""
-    importlib.import_module("numba.np.ufunc.parallel")
+    importlib.import_module("tilewright.codegen.threads").import_pool()
     # An editable installation maps each room to its own folder, which a walk from the top does not find.
     for package in ("tilewright", *(f"tilewright.{room}" for room in ROOMS)):
         for module in pkgutil.walk_packages(importlib.import_module(package).__path__, f"{package}."):

@@ -102,6 +102,7 @@ def import_pool() -> None:
     """Import what starts the pool, in any thread: most of the time that :func:`ensure_threads` takes."""
     with _lock:
         _numba()
+        importlib.import_module("multiprocessing.synchronize")  # of numba's lock
 
 
 def _numba() -> types.ModuleType:

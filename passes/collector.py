@@ -45,3 +45,10 @@ def resume_collector() -> None:
         _users = max(0, _users - 1)  # a user that forked is not counted in the new process
         if _users == 0 and _searched:
             gc.enable()
+
+
+def collect_young() -> None:
+    """Search what was made since the collector was paused, for a moment in which this thread would wait: otherwise the
+    collector does that as soon as it resumes. Does nothing if the collector was off before."""
+    if _users and _searched:
+        gc.collect(0)

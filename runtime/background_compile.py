@@ -16,7 +16,8 @@ from tilewright.codegen.analysis import called_names, has_parallel_loop
 from tilewright.codegen.llvm import ModuleText, team
 from tilewright.codegen.llvm.emission import drop_forgotten_lock
 from tilewright.codegen.llvm.headroom import check_headroom
-from tilewright.codegen.threads import import_pool
+from tilewright.codegen.threads import ensure_threads, import_pool
+from tilewright.passes.collector import collect_young
 from tilewright.passes.context import PassContext
 from tilewright.passes.tensor.parallelize_loop import ParallelizeLoopConfig
 from tilewright.runtime.frames import with_frame_memory
@@ -69,6 +70,8 @@ class BackgroundCompiler:
         self._workers = ThreadPoolExecutor(self._count, "tilewright-llvm")
         self._starter: ThreadPoolExecutor | None = None
         self._started: Future[object] | None = None
+        #: Whether a kernel has a parallel loop.
+        self._forks = False
         self._switching = contextlib.ExitStack()
 
     def expect(self, functions: Sequence[PrimFunc]) -> None:
@@ -104,7 +107,8 @@ class BackgroundCompiler:
             texts = process_caches().kernels.emit_missing(named, self._target)
             kernels = self._workers.submit(with_frame_memory, self._compile, named, texts)
             self._parts.append(_Part(named, texts, kernels))
-            if self._started is None and any(has_parallel_loop(function.body) for function in alone):
+            if not self._forks and any(has_parallel_loop(function.body) for function in alone):
+                self._forks = True
                 self._prepare()
 
     def give(self, function: PrimFunc, kernel: Kernel | PrimFunc) -> None:
@@ -134,6 +138,10 @@ class BackgroundCompiler:
             CodegenError: a function cannot be expressed on the target.
             RuntimeError: there are parallel loops, and what their threads need cannot be loaded.
         """
+        # What the end of a build would otherwise do while no other thread works.
+        collect_young()
+        if self._forks and self._target.is_runnable:
+            ensure_threads()
         for place, part in reversed([*enumerate(self._parts)]):
             if self._helps and part.kernels.cancel():
                 kernels: Future[dict[str, Kernel]] = Future()

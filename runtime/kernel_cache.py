@@ -69,10 +69,14 @@ def emit_kernel(function: PrimFunc, target: Target) -> ModuleText:
         return llvm_codegen.emit_module([function], target, packed=False)  # raises the same about its own name
 
 
-def compile_kernel(function: PrimFunc, target: Target) -> CompiledModule:
+def compile_kernel(function: PrimFunc, target: Target, text: ModuleText | None = None) -> CompiledModule:
     """Compile a kernel that calls no other function, under the name that all kernels have; raises as
-    :func:`emit_kernel` does."""
-    return emit_kernel(function, target).compile(target)
+    :func:`emit_kernel` does.
+
+    Args:
+        text: its module, if it was emitted before.
+    """
+    return (emit_kernel(function, target) if text is None else text).compile(target)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -166,8 +170,8 @@ class KernelCache:
                 self._kernels.popitem(last=False)
         try:
             for named, entry in missing.values():
-                text = (texts or {}).get(named.function.name) or emit_kernel(named.function, target)
-                entry.compiled = Kernel(named.unnamed, ANY_NAME, text.compile(target))
+                text = None if texts is None else texts.get(named.function.name)
+                entry.compiled = Kernel(named.unnamed, ANY_NAME, compile_kernel(named.function, target, text))
                 entry.kernel.set_result(entry.compiled)
         except BaseException as error:
             self._give_up(missing, error)

@@ -17,7 +17,7 @@ import pytest
 import tilewright as tw
 from tilewright import graphir as gi
 from tilewright.codegen import llvm as llvm_codegen
-from tilewright.codegen.llvm.compile import CompiledModule
+from tilewright.codegen.llvm.compile import CompiledModule, ModuleText
 from tilewright.passes.tensor.pipeline import tensor_pipeline
 from tilewright.runtime import background_compile, kernel_cache, kernel_supply, process_caches
 from tilewright.runtime.background_compile import BackgroundCompiler
@@ -58,9 +58,9 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
         names.extend(function.name for function in functions if function.name != ANY_NAME)
         return compile_module(functions, *args, **named)  # type: ignore[arg-type]
 
-    def counting_kernels(function: PrimFunc, target: tw.Target) -> CompiledModule:
+    def counting_kernels(function: PrimFunc, *args: object) -> CompiledModule:
         names.append(function.name)
-        return compile_kernel(function, target)
+        return compile_kernel(function, *args)  # type: ignore[arg-type]
 
     monkeypatch.setattr(llvm_codegen, "compile_module", counting)
     monkeypatch.setattr(kernel_cache, "compile_kernel", counting_kernels)
@@ -205,15 +205,15 @@ def test_threads_start_before_kernels_are_scheduled_whose_loops_they_will_run(
 
 def test_a_kernel_that_another_thread_compiles_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     begun, go_on = threading.Event(), threading.Event()
-    compile_module, count = llvm_codegen.compile_module, []
+    compile_kernel, count = kernel_cache.compile_kernel, []
 
-    def slow(*args: object, **named: object) -> CompiledModule:
+    def slow(*args: object) -> CompiledModule:
         count.append(1)
         begun.set()
         assert go_on.wait(120)
-        return compile_module(*args, **named)  # type: ignore[arg-type]
+        return compile_kernel(*args)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(llvm_codegen, "compile_module", slow)
+    monkeypatch.setattr(kernel_cache, "compile_kernel", slow)
     kernels = KernelCache(8)
     named = [NamedFunction.of(lowered(scaling(name, 2.0)), TARGET) for name in ("f", "g")]
     with ThreadPoolExecutor(2) as threads:
@@ -253,7 +253,7 @@ def test_a_kernel_that_was_refused_is_compiled_when_it_is_wanted_again(monkeypat
         raise CodegenError("refused")
 
     with monkeypatch.context() as patched, pytest.raises(CodegenError, match="refused"):
-        patched.setattr(llvm_codegen, "compile_module", refused)
+        patched.setattr(kernel_cache, "compile_kernel", refused)
         kernels.kernels(named, TARGET)
     found = kernels.kernels(named, TARGET)
     assert [run(found[f"f{n}"])[1] for n in range(2)] == [2, 3]
@@ -262,16 +262,16 @@ def test_a_kernel_that_was_refused_is_compiled_when_it_is_wanted_again(monkeypat
 def test_kernels_that_no_thread_has_begun_are_compiled_by_who_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(background_compile, "available_cores", lambda: 2)
     monkeypatch.setattr(process_caches, "_current", ProcessCaches())
-    compile_module, here = llvm_codegen.compile_module, threading.Event()
+    compile_kernel, here = kernel_cache.compile_kernel, threading.Event()
 
-    def noting(functions: Sequence[PrimFunc], *args: object, **named: object) -> CompiledModule:
+    def noting(*args: object) -> CompiledModule:
         if threading.current_thread() is threading.main_thread():
             here.set()
         else:
             assert here.wait(120), "the waiting thread has not compiled anything"
-        return compile_module(functions, *args, **named)  # type: ignore[arg-type]
+        return compile_kernel(*args)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(llvm_codegen, "compile_module", noting)
+    monkeypatch.setattr(kernel_cache, "compile_kernel", noting)
     functions = [lowered(scaling(f"f{n}", n + 2.0)) for n in range(3)]
     with BackgroundCompiler(TARGET) as background:
         for function in functions:
@@ -282,17 +282,17 @@ def test_kernels_that_no_thread_has_begun_are_compiled_by_who_waits(monkeypatch:
 
 
 def test_main_is_compiled_while_kernels_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    compile_module, main = llvm_codegen.compile_module, threading.Event()
+    compile_text, main = ModuleText.compile, threading.Event()
 
-    def noting(functions: Sequence[PrimFunc], *args: object, **named: object) -> CompiledModule:
-        if functions[0].name == "main":
+    def noting(text: ModuleText, *args: object) -> CompiledModule:
+        if "main" in text.names:
             main.set()
         else:
             assert main.wait(120), "main waits for kernels"
-        return compile_module(functions, *args, **named)  # type: ignore[arg-type]
+        return compile_text(text, *args)  # type: ignore[arg-type]
 
     monkeypatch.setattr(process_caches, "_current", ProcessCaches())
-    monkeypatch.setattr(llvm_codegen, "compile_module", noting)
+    monkeypatch.setattr(ModuleText, "compile", noting)
     found = tw.build(network(), TARGET)(VALUES)
     np.testing.assert_allclose(found, expected(network(), VALUES), rtol=1e-5)
 
@@ -314,6 +314,26 @@ def test_what_cannot_be_compiled_ahead_is_an_error_of_the_build(monkeypatch: pyt
         raise CodegenError("refused")
 
     monkeypatch.setattr(process_caches, "_current", ProcessCaches())
-    monkeypatch.setattr(llvm_codegen, "compile_module", refused)
+    monkeypatch.setattr(llvm_codegen, "emit_module", refused)
     with pytest.raises(CodegenError, match="refused"):
         tw.build(network())
+
+
+def test_the_thread_that_runs_the_passes_emits_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    emit_kernel, threads = kernel_cache.emit_kernel, set()
+
+    def noting(*args: object) -> ModuleText:
+        threads.add(threading.current_thread())
+        return emit_kernel(*args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(process_caches, "_current", ProcessCaches())
+    monkeypatch.setattr(kernel_cache, "emit_kernel", noting)
+    functions = [lowered(scaling(f"f{n}", n + 2.0)) for n in range(3)]
+    with BackgroundCompiler(TARGET) as background:
+        for function in functions:
+            background.add([function])
+        kernels = background.kernels()
+        count = len(threads)
+        background.add(functions)  # kernels that are there are not emitted
+    assert threads == {threading.current_thread()} and count == len(threads)
+    assert [run(kernels[function])[1] for function in functions] == [2, 3, 4]

@@ -26,9 +26,9 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
         names.extend(function.name for function in functions if function.name != kernel_cache.ANY_NAME)
         return compile_module(functions, *args, **named)  # type: ignore[arg-type]
 
-    def noting_kernels(function: PrimFunc, target: tw.Target) -> object:
+    def noting_kernels(function: PrimFunc, *args: object) -> object:
         names.append(function.name)
-        return compile_kernel(function, target)
+        return compile_kernel(function, *args)  # type: ignore[arg-type]
 
     monkeypatch.setattr(llvm_codegen, "compile_module", noting)
     monkeypatch.setattr(kernel_cache, "compile_kernel", noting_kernels)

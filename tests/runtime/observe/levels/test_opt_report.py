@@ -9,7 +9,7 @@ import pytest
 
 import tilewright as tw
 from tilewright import graphir as gi
-from tilewright.codegen import llvm as llvm_codegen
+from tilewright.codegen.llvm import ModuleText
 from tilewright.runtime.observe.levels.opt_report import OptReport, PassUse
 from tilewright.runtime.process_caches import process_caches
 from tilewright.tensorir.errors import InputError
@@ -96,13 +96,13 @@ def test_levels_with_other_code_are_not(report: OptReport) -> None:
 def test_nothing_is_taken_from_earlier_builds_or_kept_for_later(monkeypatch: pytest.MonkeyPatch) -> None:
     tw.build(network())
     made = []
-    compile_module = llvm_codegen.compile_module
+    compile_text = ModuleText.compile
 
-    def noting(*args, **options):
+    def noting(*args):
         made.append(args)
-        return compile_module(*args, **options)
+        return compile_text(*args)
 
-    monkeypatch.setattr(llvm_codegen, "compile_module", noting)
+    monkeypatch.setattr(ModuleText, "compile", noting)
     models = dict(process_caches().models._models)
     tw.opt_report(network(), repeat=1)
     assert len(made) >= 8  # for each level the kernels, and main

@@ -36,9 +36,9 @@ def modules(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[se
         return compile_module(functions, *args, **options)
 
     @functools.wraps(compile_kernel)
-    def watched_kernel(function: PrimFunc, target: tw.Target) -> Any:
+    def watched_kernel(function: PrimFunc, *args: Any) -> Any:
         found.append({function.name})
-        return compile_kernel(function, target)
+        return compile_kernel(function, *args)
 
     monkeypatch.setattr(llvm_codegen, "compile_module", watched)
     monkeypatch.setattr(kernel_cache, "compile_kernel", watched_kernel)
