@@ -138,15 +138,15 @@ class BackgroundCompiler:
             CodegenError: a function cannot be expressed on the target.
             RuntimeError: there are parallel loops, and what their threads need cannot be loaded.
         """
-        # What the end of a build would otherwise do while no other thread works.
-        collect_young()
-        if self._forks and self._target.is_runnable:
-            ensure_threads()
         for place, part in reversed([*enumerate(self._parts)]):
             if self._helps and part.kernels.cancel():
                 kernels: Future[dict[str, Kernel]] = Future()
                 kernels.set_result(self._compile(part.named, part.texts))
                 self._parts[place] = part._replace(kernels=kernels)
+        # While the other threads finish: the end of a build would do this alone.
+        collect_young()
+        if self._forks and self._target.is_runnable:
+            ensure_threads()
         made = {each.function: part.kernels.result()[each.function.name] for part in self._parts for each in part.named}
         for function, kernel in self._given.items():
             made[function] = made[kernel] if isinstance(kernel, PrimFunc) else kernel

@@ -7,11 +7,12 @@ those that were stored or, where names differ, those that the passes make again.
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import functools
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Executor, Future
 
 from tilewright.codegen.analysis import called_names
@@ -41,6 +42,7 @@ from tilewright.runtime.worker import answer_request, decode_answer, encode_requ
 from tilewright.runtime.worker_pool import WorkerEstimate, can_start, pool, start_ahead
 from tilewright.tensorir.encoding import Encoded, encode
 from tilewright.tensorir.errors import EncodingError
+from tilewright.tensorir.keys import KIND
 from tilewright.tensorir.stmt import PrimFunc
 from tilewright.tensorir.target import Target
 
@@ -189,12 +191,9 @@ class KernelSupply:
 
     def _make_all(self, wanted: Sequence[ScheduledKernel], run: RunPart) -> None:
         """Lower kernels, here and, where that saves time or an executor was given, in worker processes, which begin
-        with the last one. The smallest is lowered first, as LLVM is idle until then; then the others from the largest
-        on, so that no core waits long for another at the end."""
-        if wanted:
-            smallest = min(wanted, key=lambda each: each.size)
-            others = [each for each in wanted if each is not smallest]
-            wanted = [smallest, *sorted(others, key=lambda each: each.size, reverse=True)]
+        with the last one."""
+        shared = self._executor is not None or self._processes > 0
+        wanted = _for_processes(wanted) if shared else _for_threads(wanted)
         estimate = WorkerEstimate(self._cores)
         answers: dict[str, Future[bytes]] = {}
         size = sum(each.size for each in wanted)
@@ -204,7 +203,9 @@ class KernelSupply:
                 answers = self._request(wanted, lambda request: executor.submit(answer_request, request))
             elif self._processes:
                 answers = self._request_from_processes(wanted[1:], self._processes)
-            for number, each in enumerate(wanted):
+            left = collections.deque(wanted)
+            while left:
+                each = left.popleft()
                 size -= each.size
                 if each.key in answers and not answers[each.key].cancel():
                     continue
@@ -213,7 +214,8 @@ class KernelSupply:
                 estimate.made(each.size, time.thread_time() - begin)
                 count = 0 if answers or self._background is None else estimate.processes(size, self._background.seconds)
                 if count and can_start():
-                    answers = self._request_from_processes(wanted[number + 1 :], count)
+                    left = collections.deque(_for_processes(left))
+                    answers = self._request_from_processes(left, count)
             for each in wanted:
                 if each.key not in self._fresh and not self._take_answer(each, answers[each.key]):
                     self._make(each, run)
@@ -221,19 +223,19 @@ class KernelSupply:
             for answer in answers.values():
                 answer.cancel()
 
-    def _request_from_processes(self, wanted: Sequence[ScheduledKernel], count: int) -> dict[str, Future[bytes]]:
+    def _request_from_processes(self, wanted: Collection[ScheduledKernel], count: int) -> dict[str, Future[bytes]]:
         """Request kernels from ``count`` worker processes."""
         answers = self._request(wanted, pool(count).submit)
         _LOG.debug("requested %d kernels of workers: %d processes in all", len(answers), count + 1)
         return answers
 
     def _request(
-        self, wanted: Sequence[ScheduledKernel], submit: Callable[[bytes], Future[bytes]]
+        self, wanted: Collection[ScheduledKernel], submit: Callable[[bytes], Future[bytes]]
     ) -> dict[str, Future[bytes]]:
         """Request kernels, the last one first; this process lowers them from the first one on."""
         answers: dict[str, Future[bytes]] = {}
         with self._context() as context:
-            for each in reversed(wanted):
+            for each in reversed([*wanted]):
                 request = encode_request(each.encoded, self._target, context) if each.encoded is not None else None
                 if request is not None:
                     answers[each.key] = submit(request)
@@ -346,6 +348,26 @@ class KernelSupply:
             through = self._pipeline(IRModule({wanted.name: wanted.function}), context)[wanted.name]
         assert isinstance(through, PrimFunc)
         return through
+
+
+def _for_processes(kernels: Collection[ScheduledKernel]) -> list[ScheduledKernel]:
+    """Order kernels for processes that lower them from both ends: the smallest first, as LLVM is idle until then; then
+    the others from the largest on, so that no core waits long for another at the end."""
+    smallest = [min(kernels, key=lambda each: each.size)] if kernels else []
+    others = [each for each in kernels if each not in smallest]
+    return [*smallest, *sorted(others, key=lambda each: each.size, reverse=True)]
+
+
+def _for_threads(kernels: Collection[ScheduledKernel]) -> list[ScheduledKernel]:
+    """Order kernels for the thread that runs the passes and another one, in which LLVM compiles each afterwards: first
+    those for which LLVM takes longer, from the smallest on, so that it begins early; then products and convolutions,
+    for which the passes take longer, from the largest on, so that little is left at the end (Johnson, Optimal Two- and
+    Three-Stage Production Schedules with Setup Times Included, 1954)."""
+    products = [each for each in kernels if each.function.attrs.get(KIND) == "contraction"]
+    others = [each for each in kernels if each not in products]
+    others.sort(key=lambda each: each.size)
+    products.sort(key=lambda each: each.size, reverse=True)
+    return others + products
 
 
 def _encoded(fresh: FreshKernel, kernel: Kernel) -> StoredKernel | None:

@@ -15,7 +15,7 @@ from tilewright.tensorir import forking
 from tilewright.tensorir.cores import available_cores
 
 #: Seconds after which a thread releases the GIL that another one waits for.
-INTERVAL = 1e-4
+INTERVAL = 5e-5
 
 _lock = forking.Lock()
 _users = 0

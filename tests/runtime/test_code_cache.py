@@ -18,12 +18,13 @@ import tilewright as tw
 from tilewright import graphir as gi
 from tilewright.codegen import llvm as llvm_codegen
 from tilewright.codegen.llvm.compile import CompiledModule, ModuleText
+from tilewright.passes.collector import pause_collector, resume_collector
 from tilewright.passes.tensor.pipeline import tensor_pipeline
 from tilewright.runtime import background_compile, kernel_cache, kernel_supply, process_caches
 from tilewright.runtime.background_compile import BackgroundCompiler
 from tilewright.runtime.kernel_cache import ANY_NAME, Kernel, KernelCache, NamedFunction
 from tilewright.runtime.process_caches import ModelCache, ProcessCaches
-from tilewright.tensorir import PrimFunc
+from tilewright.tensorir import PrimFunc, parse
 from tilewright.tensorir import tensor as te
 from tilewright.tensorir.errors import CodegenError
 from tilewright.tensorir.expr import Var
@@ -201,6 +202,43 @@ def test_threads_start_before_kernels_are_scheduled_whose_loops_they_will_run(
     with BackgroundCompiler(tw.Target("llvm", num_threads=threads)) as background:
         background.expect([scaling("f", 2.0, length)])
     assert started.is_set() == starts
+
+
+@pytest.mark.parametrize("kind", ["parallel", "range"])
+def test_the_pool_is_there_when_the_kernels_are(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    """The thread that builds starts it while it waits for LLVM."""
+    begun: list[threading.Thread] = []
+    monkeypatch.setattr(background_compile, "ensure_threads", lambda: begun.append(threading.current_thread()))
+    function = parse(f"""
+primfunc @f(x: Buffer[(64,), float32]) {{
+  for i in {kind}(64) {{
+    x[i] = 1.0
+  }}
+}}
+""")
+    with BackgroundCompiler(tw.Target("llvm", num_threads=2)) as background:
+        background.add([function])
+        background.kernels()
+    assert begun == ([threading.current_thread()] if kind == "parallel" else [])
+
+
+def test_garbage_is_collected_while_llvm_works() -> None:
+    function, generations = lowered(scaling("f", 2.0)), []
+
+    def noting(phase: str, info: dict[str, int]) -> None:
+        generations.append((phase, info["generation"]))
+
+    for paused in (True, False):
+        with BackgroundCompiler(TARGET) as background:
+            background.add([function])
+            pause_collector() if paused else gc.disable()  # where the program has it off, it stays off
+            gc.callbacks.append(noting)
+            try:
+                background.kernels()
+            finally:
+                gc.callbacks.remove(noting)
+                resume_collector() if paused else gc.enable()
+        assert generations == [("start", 0), ("stop", 0)]
 
 
 def test_a_kernel_that_another_thread_compiles_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:

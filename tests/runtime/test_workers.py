@@ -69,21 +69,42 @@ def eager(monkeypatch: pytest.MonkeyPatch) -> Iterator[Eager]:
     yield made
 
 
-def test_the_smallest_kernel_is_made_first_for_llvm_to_begin_with(monkeypatch: pytest.MonkeyPatch) -> None:
-    sizes: list[int] = []
+def order_of_kernels(monkeypatch: pytest.MonkeyPatch, **config: object) -> list[tuple[bool, int]]:
+    """Build a model of several kernels; return, in the order in which they are made, whether each is a product, and
+    its size."""
+    found: list[tuple[bool, int]] = []
     make = kernel_supply.KernelSupply._make
 
     def noting(self: kernel_supply.KernelSupply, wanted: kernel_supply.ScheduledKernel, *rest: object) -> None:
-        sizes.append(wanted.size)
+        found.append((wanted.function.attrs["kind"] == "contraction", wanted.size))
         make(self, wanted, *rest)  # type: ignore[arg-type]
 
     monkeypatch.setattr(kernel_supply.KernelSupply, "_make", noting)
     x = gi.var("x", shape=(6, 8))
-    value = gi.reshape(gi.nn.softmax(gi.nn.softmax(x, axis=0)), (48,))
-    with fresh_caches(), tw.PassContext(opt_level=3):
+    value = gi.nn.dense(x, gi.const(np.ones((9, 8), "f4")))
+    value = gi.nn.relu(gi.nn.dense(gi.nn.softmax(value, axis=0), gi.const(np.ones((7, 9), "f4"))))
+    value = gi.reshape(gi.nn.softmax(gi.nn.softmax(value, axis=0)), (42,))
+    with fresh_caches(), tw.PassContext(opt_level=3, config=config):
         tw.build(gi.Function([x], gi.cumsum(value, axis=0)), target=TARGET)
-    assert len(set(sizes)) > 1
-    assert sizes[0] == min(sizes)
+    assert len({size for _, size in found}) > 3 and {product for product, _ in found} == {True, False}
+    return found
+
+
+def test_kernels_that_llvm_takes_longer_for_are_made_first_and_products_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = order_of_kernels(monkeypatch)
+    products = [size for product, size in found if product]
+    others = [size for product, size in found if not product]
+    assert [product for product, _ in found] == [False] * len(others) + [True] * len(products)
+    assert others == sorted(others) and products == sorted(products, reverse=True)
+
+
+def test_with_other_processes_the_smallest_kernel_is_made_first_and_then_the_largest(
+    eager: Eager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kernel_supply, "start_ahead", lambda kernels, cores: 1)
+    monkeypatch.setattr(eager, "submit", lambda request: Future())  # nothing is begun elsewhere
+    sizes = [size for _, size in order_of_kernels(monkeypatch, **{"build.workers": 2})]
+    assert sizes == [min(sizes), *sorted(sizes, reverse=True)][: len(sizes)]
 
 
 def test_kernels_from_elsewhere_are_the_same_and_so_is_what_is_said(eager: Eager) -> None:
