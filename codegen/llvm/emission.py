@@ -16,7 +16,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import llvmlite.binding as llvm
 from llvmlite.binding import ffi
@@ -24,7 +24,6 @@ from llvmlite.binding import ffi
 from tilewright.codegen import threads
 
 _NAME = "LLVMPY_TargetMachineEmitToMemory"
-_BUFFER_CALLS = ("GetBufferStart", "GetBufferSize", "DisposeMemoryBuffer")
 
 #: The calls of LLVM without llvmlite's lock that are running.
 _emitting: set[object] = set()
@@ -76,38 +75,18 @@ def drop_forgotten_lock() -> None:
         held.release()
 
 
-class _Calls(NamedTuple):
-    """Functions of llvmlite's library, without its lock. Only ``emit`` releases the GIL: the others take less than a
-    microsecond, and a thread that releases the GIL may wait for it for longer.
-
-    Attributes:
-        emit: generates code into a new buffer.
-        start: the address of a buffer.
-        size: its bytes.
-        dispose: disposes of it.
-    """
-
-    emit: Callable[..., Any]
-    start: Callable[..., Any]
-    size: Callable[..., Any]
-    dispose: Callable[..., Any]
-
-
 @functools.cache
-def _without_lock() -> _Calls | None:
-    """Return llvmlite's functions without the lock; None if llvmlite is built differently and only its own way
+def _without_lock() -> Callable[..., Any] | None:
+    """Return llvmlite's function without the lock; None if llvmlite is built differently and only its own way
     remains."""
     try:
-        # Separate library objects: argument types set here do not affect other users of the handle.
-        releasing = ctypes.CDLL(ffi.lib._name, handle=ffi.lib._handle)
-        keeping = ctypes.PyDLL(ffi.lib._name, handle=ffi.lib._handle)
-        functions = [getattr(releasing, _NAME), *[getattr(keeping, f"LLVMPY_{name}") for name in _BUFFER_CALLS]]
-        for function in functions:
-            locked = getattr(ffi.lib, function.__name__)
-            function.argtypes, function.restype = locked.argtypes, locked.restype
+        locked = getattr(ffi.lib, _NAME)
+        # A separate library object: argument types set here do not affect other users of the handle.
+        function = getattr(ctypes.CDLL(ffi.lib._name, handle=ffi.lib._handle), _NAME)
+        function.argtypes, function.restype = locked.argtypes, locked.restype
     except AttributeError:
         return None
-    return _Calls(*functions)
+    return function  # type: ignore[no-any-return]
 
 
 def emit_object(machine: llvm.TargetMachine, module: llvm.ModuleRef) -> bytes:
@@ -120,21 +99,20 @@ def emit_object(machine: llvm.TargetMachine, module: llvm.ModuleRef) -> bytes:
     Raises:
         RuntimeError: LLVM can't generate code for it.
     """
-    calls = _without_lock()
-    if calls is None:
+    emit = _without_lock()
+    if emit is None:
         return bytes(machine.emit_object(module))
-    error, call = ctypes.c_char_p(), object()
+    with ffi.OutputString() as error:
+        call = object()
+        try:
+            with _entering:
+                _emitting.add(call)
+            memory = emit(machine, module, 1, error)
+        finally:
+            _emitting.discard(call)
+        if not memory:
+            raise RuntimeError(str(error))
     try:
-        with _entering:
-            _emitting.add(call)
-        memory = calls.emit(machine, module, 1, ctypes.byref(error))
+        return ctypes.string_at(ffi.lib.LLVMPY_GetBufferStart(memory), ffi.lib.LLVMPY_GetBufferSize(memory))
     finally:
-        _emitting.discard(call)
-    if not memory:
-        text = (error.value or b"").decode(errors="replace")
-        ffi.lib.LLVMPY_DisposeString(error)
-        raise RuntimeError(text)
-    try:
-        return ctypes.string_at(calls.start(memory), calls.size(memory))
-    finally:
-        calls.dispose(memory)
+        ffi.lib.LLVMPY_DisposeMemoryBuffer(memory)
