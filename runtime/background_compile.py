@@ -104,7 +104,8 @@ class BackgroundCompiler:
                 check_headroom()  # a thread that starts without memory may never say that it has
             self._named.update(zip(alone, named, strict=True))
             # Emitted in this thread, as it holds the GIL: threads that take turns with it are slower.
-            texts = process_caches().kernels.emit_missing(named, self._target)
+            with PassContext.current().step("code generation"):
+                texts = process_caches().kernels.emit_missing(named, self._target)
             kernels = self._workers.submit(with_frame_memory, self._compile, named, texts)
             self._parts.append(_Part(named, texts, kernels))
             if not self._forks and any(has_parallel_loop(function.body) for function in alone):

@@ -98,9 +98,7 @@ class PassTimingInstrument(PassInstrument, SpanReport):
     def run_before_pass(self, mod: IRModule, info: PassInfo) -> None:
         with self._recorder.paused():
             size = self._sizes(mod)
-        part = PassContext.part()
-        where = {} if part is None else {"part": part}
-        self._recorder.open(info.name, opt_level=info.opt_level, size_before=size, **where)
+        self._recorder.open(info.name, opt_level=info.opt_level, size_before=size, **_part())
 
     def run_after_pass(self, mod: IRModule, info: PassInfo) -> None:
         span = self._recorder.close(OK)
@@ -115,7 +113,7 @@ class PassTimingInstrument(PassInstrument, SpanReport):
 
     def enter_step(self, name: str) -> None:
         if self._steps:
-            self._recorder.open(name)
+            self._recorder.open(name, **_part())
 
     def exit_step(self, name: str, error: BaseException | None) -> None:
         if self._steps:
@@ -192,6 +190,12 @@ class PassTimingInstrument(PassInstrument, SpanReport):
             for total in self.flat()
         ]
         return table(header, [*rows, ["all", "", format_seconds(self.total()), "", "", ""]])
+
+
+def _part() -> dict[str, int]:
+    """Return the attribute of the part of a module that passes run on now, if they run on parts."""
+    part = PassContext.part()
+    return {} if part is None else {"part": part}
 
 
 def _joined(span: Span, now: float) -> Span:
