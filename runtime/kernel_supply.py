@@ -353,9 +353,8 @@ class KernelSupply:
 def _for_processes(kernels: Collection[ScheduledKernel]) -> list[ScheduledKernel]:
     """Order kernels for processes that lower them from both ends: the smallest first, as LLVM is idle until then; then
     the others from the largest on, so that no core waits long for another at the end."""
-    smallest = [min(kernels, key=lambda each: each.size)] if kernels else []
-    others = [each for each in kernels if each not in smallest]
-    return [*smallest, *sorted(others, key=lambda each: each.size, reverse=True)]
+    found = sorted(kernels, key=_size, reverse=True)
+    return [*found[-1:], *found[:-1]]
 
 
 def _for_threads(kernels: Collection[ScheduledKernel]) -> list[ScheduledKernel]:
@@ -363,11 +362,17 @@ def _for_threads(kernels: Collection[ScheduledKernel]) -> list[ScheduledKernel]:
     those for which LLVM takes longer, from the smallest on, so that it begins early; then products and convolutions,
     for which the passes take longer, from the largest on, so that little is left at the end (Johnson, Optimal Two- and
     Three-Stage Production Schedules with Setup Times Included, 1954)."""
-    products = [each for each in kernels if each.function.attrs.get(KIND) == "contraction"]
-    others = [each for each in kernels if each not in products]
-    others.sort(key=lambda each: each.size)
-    products.sort(key=lambda each: each.size, reverse=True)
-    return others + products
+    products = [each for each in kernels if _is_product(each)]
+    others = [each for each in kernels if not _is_product(each)]
+    return [*sorted(others, key=_size), *sorted(products, key=_size, reverse=True)]
+
+
+def _is_product(kernel: ScheduledKernel) -> bool:
+    return kernel.function.attrs.get(KIND) == "contraction"
+
+
+def _size(kernel: ScheduledKernel) -> int:
+    return kernel.size
 
 
 def _encoded(fresh: FreshKernel, kernel: Kernel) -> StoredKernel | None:
