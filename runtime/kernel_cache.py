@@ -60,23 +60,26 @@ def emit_kernel(function: PrimFunc, target: Target) -> ModuleText:
     """Emit a kernel that calls no other function as a module, under the name that all kernels have.
 
     Raises:
-        CodegenError: it cannot be expressed on the target; the error names it as ``function`` is named.
+        CodegenError: it cannot be expressed on the target; the error names it as all kernels are named.
     """
     unnamed = PrimFunc(ANY_NAME, function.params, function.body, function.attrs)
-    try:
-        return llvm_codegen.emit_module([unnamed], target, packed=False)
-    except CodegenError:
-        return llvm_codegen.emit_module([function], target, packed=False)  # raises the same about its own name
+    return llvm_codegen.emit_module([unnamed], target, packed=False)
 
 
 def compile_kernel(function: PrimFunc, target: Target, text: ModuleText | None = None) -> CompiledModule:
-    """Compile a kernel that calls no other function, under the name that all kernels have; raises as
-    :func:`emit_kernel` does.
+    """Compile a kernel that calls no other function, under the name that all kernels have.
 
     Args:
         text: its module, if it was emitted before.
+
+    Raises:
+        CodegenError: it cannot be expressed on the target; the error names it as ``function`` is named.
     """
-    return (emit_kernel(function, target) if text is None else text).compile(target)
+    try:
+        return (emit_kernel(function, target) if text is None else text).compile(target)
+    except CodegenError:
+        llvm_codegen.emit_module([function], target, packed=False).compile(target)  # raises the same about its own name
+        raise
 
 
 @dataclasses.dataclass(frozen=True)

@@ -357,11 +357,11 @@ def test_what_cannot_be_compiled_ahead_is_an_error_of_the_build(monkeypatch: pyt
         tw.build(network())
 
 
-def test_the_thread_that_runs_the_passes_emits_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
-    emit_kernel, threads = kernel_cache.emit_kernel, set()
+def test_the_thread_that_runs_the_passes_emits_kernels_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    emit_kernel, threads = kernel_cache.emit_kernel, []
 
     def noting(*args: object) -> ModuleText:
-        threads.add(threading.current_thread())
+        threads.append(threading.current_thread())
         return emit_kernel(*args)  # type: ignore[arg-type]
 
     monkeypatch.setattr(process_caches, "_current", ProcessCaches())
@@ -371,7 +371,19 @@ def test_the_thread_that_runs_the_passes_emits_kernels(monkeypatch: pytest.Monke
         for function in functions:
             background.add([function])
         kernels = background.kernels()
-        count = len(threads)
-        background.add(functions)  # kernels that are there are not emitted
-    assert threads == {threading.current_thread()} and count == len(threads)
+        background.add(functions)
+        assert background.kernels() == kernels
+    assert threads == [threading.current_thread()] * 3
     assert [run(kernels[function])[1] for function in functions] == [2, 3, 4]
+
+
+def test_a_kernel_that_llvm_rejects_is_named_in_the_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def reject(text: ModuleText, *_: object) -> CompiledModule:
+        raise CodegenError(f"rejected {', '.join(text.names)}")
+
+    monkeypatch.setattr(ModuleText, "compile", reject)
+    named = [NamedFunction.of(lowered(scaling("of_the_model", 2.0)), TARGET)]
+    cache = KernelCache(8)
+    for texts in (None, cache.emit_missing(named, TARGET)):
+        with pytest.raises(CodegenError, match="rejected of_the_model"):
+            cache.kernels(named, TARGET, texts)
