@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 import llvmlite.binding as llvm
 
 from tilewright.codegen.llvm.emission import emit_object
-from tilewright.codegen.llvm.engine import create_engine
+from tilewright.codegen.llvm.engine import native_machine, process_engine
 from tilewright.codegen.llvm.headroom import headroom
 from tilewright.tensorir import forking
 from tilewright.tensorir.errors import OutOfBoundsError
@@ -69,26 +69,20 @@ def reported_accesses() -> Iterator[None]:
 
 
 @functools.cache
-def _made() -> tuple[llvm.LLJIT, llvm.ResourceTracker, llvm.ResourceTracker]:
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    triple = llvm.get_process_triple()
-    machine = llvm.Target.from_triple(triple).create_target_machine(opt=0, reloc="pic", codemodel="small", jit=False)
+def _made() -> llvm.ResourceTracker:
+    machine = native_machine()
     with fresh_context() as context, llvm.parse_assembly(_TEXT, context) as module:
-        module.triple, module.data_layout = triple, str(machine.target_data)
+        module.triple, module.data_layout = machine.triple, str(machine.target_data)
         module.verify()
         object_bytes = emit_object(machine, module)
-    engine = create_engine(machine)
-    library = llvm.JITLibraryBuilder().add_object_img(object_bytes).add_current_process()
-    first = library.link(engine, REPORT)
-    return engine, first, engine.lookup(REPORT, REPORT)
+    library = llvm.JITLibraryBuilder().add_object_img(object_bytes).add_current_process().export_symbol(REPORT)
+    return library.link(process_engine(), REPORT)
 
 
 def report_address() -> int:
     """Return the address of :data:`REPORT`."""
     with _making, headroom():
-        _, _, tracker = _made()
-    return int(tracker[REPORT])
+        return int(_made()[REPORT])
 
 
 def report_function() -> Callable[[int, int, int], None]:

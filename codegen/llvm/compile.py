@@ -20,7 +20,7 @@ from tilewright.codegen.analysis import called_names
 from tilewright.codegen.llvm.bounds import REPORT, report_address
 from tilewright.codegen.llvm.clock import PROFILE_FUNCTIONS
 from tilewright.codegen.llvm.emission import emit_object
-from tilewright.codegen.llvm.engine import create_engine
+from tilewright.codegen.llvm.engine import process_engine
 from tilewright.codegen.llvm.headroom import headroom
 from tilewright.codegen.llvm.instructions import c_functions, link_instructions
 from tilewright.codegen.llvm.module import PACKED, PREFIX, emit_llvm_ir
@@ -40,10 +40,9 @@ from tilewright.tensorir.tensor_intrins import LLVM_SYMBOL
 
 _LOG = logging.getLogger("tilewright.codegen")
 
-#: Numbers of linked libraries: no two libraries of an engine may share a name.
+#: Numbers of linked libraries: no two libraries of the engine may share a name.
 _libraries = itertools.count()
 _initialize_lock = forking.Lock()
-_engine_lock = forking.Lock()
 _initialized: set[str] = set()
 #: Target machines not in use, by their description.
 _idle_machines: dict[tuple[str, str, str, int], collections.deque[_Machine]] = {}
@@ -171,19 +170,6 @@ def _optimize(module: llvm.ModuleRef, machine: llvm.TargetMachine, effort: Effor
     passes.run(module, builder)
 
 
-def _engine(target: Target) -> llvm.LLJIT:
-    """Return the engine that links code for ``target``. Each module is a library of its own in it, which sees no other:
-    creating an engine takes as long as linking ten kernels."""
-    with _engine_lock:
-        return _made_engine(target)
-
-
-@functools.lru_cache(maxsize=8)
-def _made_engine(target: Target) -> llvm.LLJIT:
-    with _borrowed_machine(target, Effort.SCHEDULED) as machine:
-        return create_engine(machine.generator)
-
-
 class CompiledModule:
     """Machine code of some PrimFuncs. The addresses stay valid as long as this object lives.
 
@@ -208,7 +194,6 @@ class CompiledModule:
         self.unresolved: tuple[str, ...] = ()
         self._effort = effort
         self._lock = forking.Lock()
-        self._engine: llvm.LLJIT | None = None
         self._library = ""
         self._trackers: dict[str, llvm.ResourceTracker] = {}
 
@@ -265,13 +250,14 @@ class CompiledModule:
 
     def _lookup(self, symbol: str, name: str) -> int:
         with self._lock:
-            if self._engine is None:
-                with headroom(len(self.object_bytes)):
-                    self._engine = self._link()
             tracker = self._trackers.get(symbol)
             if tracker is None:
                 try:
-                    tracker = self._engine.lookup(self._library, symbol)
+                    if self._trackers:
+                        tracker = process_engine().lookup(self._library, symbol)
+                    else:
+                        with headroom(len(self.object_bytes)):
+                            tracker = self._link(symbol)
                 except RuntimeError as error:
                     raise CodegenError(
                         f"the function {name} is not in this module, or cannot be linked: {error}"
@@ -279,33 +265,28 @@ class CompiledModule:
                 self._trackers[symbol] = tracker
             return int(tracker[symbol])
 
-    def _link(self) -> llvm.LLJIT:
+    def _link(self, symbol: str) -> llvm.ResourceTracker:
+        """Link the module; return what keeps it, and the address of ``symbol``, alive."""
         if self.target.mtriple.split("-")[0] != process_triple().split("-")[0]:
             raise CodegenError(f"code for {self.target.mtriple} does not run on this machine ({platform.machine()})")
         if self.unresolved:
             raise CodegenError(f"the module calls {', '.join(self.unresolved)}; pass their addresses as externals")
-        engine = _engine(self.target)
         # A new name for each try: one that was interrupted may have linked the library.
         self._library = f"tilewright.{next(_libraries)}"
-        library = llvm.JITLibraryBuilder().add_object_img(self.object_bytes)
+        library = llvm.JITLibraryBuilder().add_object_img(self.object_bytes).export_symbol(symbol)
         if self._forks:
             functions = profiling_functions() if self._profiling else team_functions()
             for name, address in functions.items():
                 library.import_symbol(name, address)
-        for name, address in system_addresses().items():
-            if name.encode() in self.object_bytes:
-                library.import_symbol(name, address)
+        for name, address in system_addresses(self.object_bytes).items():
+            library.import_symbol(name, address)
         if self.reports_accesses:
             library.import_symbol(REPORT, report_address())
         for name, address in c_functions(self.object_bytes).items():
             library.import_symbol(name, address)
         for name, address in self._externals.items():
             library.import_symbol(PREFIX + name, address)
-        try:
-            self._trackers[""] = library.link(engine, self._library)
-        except RuntimeError as error:
-            raise CodegenError(f"the module cannot be linked: {error}") from error
-        return engine
+        return library.link(process_engine(), self._library)
 
 
 def assembly_of(llvm_ir: str, target: Target, effort: Effort) -> str:

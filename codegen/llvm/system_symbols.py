@@ -14,11 +14,9 @@ from __future__ import annotations
 import ctypes
 import functools
 import sys
-from collections.abc import Iterable
-
-import llvmlite.binding as llvm
 
 from tilewright.codegen.llvm.intrinsics import LIBRARY_FUNCTIONS
+from tilewright.tensorir.target import process_triple
 
 #: Functions that LLVM calls for instructions that a processor lacks (float64 versions have no suffix).
 _ROUNDINGS = ("fma", "floor", "ceil", "trunc", "rint", "sqrt")
@@ -45,23 +43,26 @@ def system_symbols(mtriple: str) -> frozenset[str]:
     return frozenset(found)
 
 
+def system_addresses(object_bytes: bytes) -> dict[str, int]:
+    """Return the addresses in this process of those :func:`system_symbols` that occur in object code."""
+    occurring = [name for name, text in _texts() if text in object_bytes]
+    return {name: address for name in occurring if (address := _address(name))}
+
+
 @functools.cache
-def system_addresses() -> dict[str, int]:
-    """Return the addresses of the :func:`system_symbols` of this process."""
-    if sys.platform != "win32":
-        return _addresses(ctypes.CDLL(None), sorted(system_symbols(llvm.get_process_triple())))
-    found = _addresses(ctypes.CDLL("ucrtbase"), _C_LIBRARY)
-    touch = _addresses(ctypes.CDLL("ntdll"), [_TOUCH_PAGES["msvc"]])
-    found |= {name: address for name in _TOUCH_PAGES.values() for address in touch.values()}
-    found[_FLOATS_USED] = ctypes.addressof(_floats_used)
-    return found
+def _texts() -> tuple[tuple[str, bytes], ...]:
+    """Return the symbols that are looked for in object code, also as they are written there."""
+    return tuple([(name, name.encode()) for name in sorted(system_symbols(process_triple()))])
 
 
-def _addresses(library: ctypes.CDLL, names: Iterable[str]) -> dict[str, int]:
-    """Return the addresses of those functions that a library has."""
-    found = {name: getattr(library, name, None) for name in names}
-    return {
-        name: ctypes.cast(function, ctypes.c_void_p).value or 0
-        for name, function in found.items()
-        if function is not None
-    }
+@functools.cache
+def _address(name: str) -> int:
+    """Return the address of a symbol of the system; zero if this process does not have it."""
+    if name == _FLOATS_USED:
+        return ctypes.addressof(_floats_used)
+    library, exported = None, name
+    if sys.platform == "win32":
+        touches = name in _TOUCH_PAGES.values()
+        library, exported = ("ntdll", _TOUCH_PAGES["msvc"]) if touches else ("ucrtbase", name)
+    function = getattr(ctypes.CDLL(library), exported, None)
+    return 0 if function is None else ctypes.cast(function, ctypes.c_void_p).value or 0

@@ -100,7 +100,7 @@ import llvmlite.binding as llvm
 
 from tilewright.codegen.llvm import clock
 from tilewright.codegen.llvm.emission import emit_object
-from tilewright.codegen.llvm.engine import create_engine
+from tilewright.codegen.llvm.engine import native_machine, process_engine
 from tilewright.codegen.llvm.headroom import headroom
 from tilewright.codegen.llvm.system_symbols import system_addresses
 from tilewright.codegen.llvm.team_ir import (
@@ -120,7 +120,7 @@ from tilewright.tensorir.llvm_context import fresh_context
 #: functions above, the limit of threads or the parameters of an entry point change.
 RUNTIME_INTERFACE = 3
 
-_LIBRARY = "tilewright_team"
+_LIBRARIES = ("tilewright_team", "tilewright_profiled_team")
 _lock = forking.Lock()
 
 
@@ -133,18 +133,16 @@ def _yield_address() -> int | None:
     return None if function is None else ctypes.cast(function, ctypes.c_void_p).value
 
 
-def _trackers(profiling: bool) -> tuple[llvm.LLJIT, dict[str, llvm.ResourceTracker]]:
+def _linked(profiling: bool) -> llvm.ResourceTracker:
     with _lock, headroom():
-        return _made_trackers(profiling)
+        return _made(profiling)
 
 
 @functools.cache
-def _made_trackers(profiling: bool) -> tuple[llvm.LLJIT, dict[str, llvm.ResourceTracker]]:
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    triple = llvm.get_process_triple()
-    # Level 2 takes 15 ms longer, a tenth of a small build; loops are handed over as fast.
-    machine = llvm.Target.from_triple(triple).create_target_machine(opt=0, reloc="pic", codemodel="small", jit=False)
+def _made(profiling: bool) -> llvm.ResourceTracker:
+    """Compile and link the functions; return what keeps them alive, and their addresses."""
+    machine = native_machine()  # level 2 takes 15 ms longer, a tenth of a small build; loops are handed over as fast
+    triple = machine.triple
     address = _yield_address()
     counter = clock.uses_counter()
     text = team_ir(triple.split("-")[0], address is not None, profiling, counter)
@@ -153,25 +151,27 @@ def _made_trackers(profiling: bool) -> tuple[llvm.LLJIT, dict[str, llvm.Resource
         module.verify()
         object_bytes = emit_object(machine, module)
     library = llvm.JITLibraryBuilder().add_object_img(object_bytes)
-    for name, found in system_addresses().items():
-        if name.encode() in object_bytes:
-            library.import_symbol(name, found)
+    for name, found in system_addresses(object_bytes).items():
+        library.import_symbol(name, found)
     library.import_symbol(PARALLEL_FOR, parallel_for_address())
     library.import_symbol(THREAD_LIMIT, thread_limit_address())
     if address is not None:
         library.import_symbol(YIELD, address)
     if profiling and not counter:
         library.import_symbol(clock.CLOCK, clock.address())
-    engine = create_engine(machine)
-    first = library.link(engine, _LIBRARY)
+    for name in _names(profiling):
+        library.export_symbol(name)
+    return library.link(process_engine(), _LIBRARIES[profiling])
+
+
+def _names(profiling: bool) -> list[str]:
     names = [RUN_TEAM, FORK, *SHARED_TASK_NAMES]
-    if profiling:
-        names += [clock.TICKS, *clock.PROFILE_FUNCTIONS.values()]
-    return engine, {"": first, **{name: engine.lookup(_LIBRARY, name) for name in names}}
+    return [*names, clock.TICKS, *clock.PROFILE_FUNCTIONS.values()] if profiling else names
 
 
 def _addresses(profiling: bool) -> dict[str, int]:
-    return {name: int(tracker[name]) for name, tracker in _trackers(profiling)[1].items() if name}
+    linked = _linked(profiling)
+    return {name: int(linked[name]) for name in _names(profiling)}
 
 
 def team_functions() -> dict[str, int]:

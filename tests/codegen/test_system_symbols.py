@@ -136,4 +136,4 @@ def test_a_network_links(mtriple: str, mcpu: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(system_symbols(llvm.get_process_triple())))
 def test_this_system_has_the_function(name: str) -> None:
-    assert system_addresses()[name]
+    assert system_addresses(name.encode())[name]
