@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 
 from tilewright.tensorir.expr import Buffer, BufferLoad, Expr, Var, as_expr
-from tilewright.tensorir.functor import LOADS, kinds, leaves, walk_to_loads
-from tilewright.tensorir.node import notes_on
+from tilewright.tensorir.functor import LOADS, kinds, leaves
+from tilewright.tensorir.node import Node, notes_on
 from tilewright.tensorir.schedule.indices import structure
 from tilewright.tensorir.sources import inherit
 from tilewright.tensorir.stmt import Allocate, Block, BufferRegion, BufferStore, For, IterVar, LetStmt, Range, Stmt
@@ -34,36 +34,49 @@ class Accesses:
 
 def accesses(block: Block) -> Accesses:
     """Return the accesses of ``block``, collected once for each block."""
-    notes = notes_on(block)
-    found: Accesses | None = notes.get(accesses)
-    if found is None:
-        reads: dict[Buffer, list[BufferLoad]] = {}
-        writes: dict[Buffer, list[BufferStore]] = {}
-        inner: set[Var] = set()
-        local: set[Buffer] = set()
-        loads: list[BufferLoad] = []
-        stores: list[BufferStore] = []
-        for part in (block.init, block.body):
-            loads, stores = [], []
-            for node in walk_to_loads(part) if part is not None else ():
-                if isinstance(node, BufferLoad):
-                    loads.append(node)
-                    reads.setdefault(node.buffer, []).append(node)
-                elif isinstance(node, BufferStore):
-                    stores.append(node)
-                    writes.setdefault(node.buffer, []).append(node)
-                elif isinstance(node, (For, LetStmt)):
+    try:  # most blocks are asked many times
+        found: Accesses = block._notes[accesses]
+    except (AttributeError, KeyError):
+        found = notes_on(block)[accesses] = _collected(block)
+    return found
+
+
+def _collected(block: Block) -> Accesses:
+    reads: dict[Buffer, list[BufferLoad]] = {}
+    writes: dict[Buffer, list[BufferStore]] = {}
+    inner: set[Var] = set()
+    local: set[Buffer] = set()
+    loads: list[BufferLoad] = []
+    stores: list[BufferStore] = []
+    for part in (block.init, block.body):
+        loads, stores = [], []
+        if part is None:
+            continue
+        kinds(part)  # all nodes below know theirs then
+        stack: list[Node] = [part]
+        while stack:
+            node = stack.pop()
+            if isinstance(node, BufferLoad):
+                loads.append(node)
+                reads.setdefault(node.buffer, []).append(node)
+            elif isinstance(node, BufferStore):
+                stores.append(node)
+                writes.setdefault(node.buffer, []).append(node)
+            elif isinstance(node, Stmt):
+                if isinstance(node, (For, LetStmt)):
                     inner.add(node.var)
                 elif isinstance(node, Allocate):
                     local.add(node.buffer)
-        found = notes[accesses] = Accesses(
-            {buffer: tuple(own) for buffer, own in reads.items() if buffer not in local},
-            {buffer: tuple(own) for buffer, own in writes.items() if buffer not in local},
-            tuple(loads),
-            tuple(stores),
-            frozenset(inner),
-        )
-    return found
+            for below in node.parts()[::-1]:
+                if below._kinds & LOADS or isinstance(below, Stmt):
+                    stack.append(below)
+    return Accesses(
+        {buffer: tuple(own) for buffer, own in reads.items() if buffer not in local},
+        {buffer: tuple(own) for buffer, own in writes.items() if buffer not in local},
+        tuple(loads),
+        tuple(stores),
+        frozenset(inner),
+    )
 
 
 _ZERO, _ONE = as_expr(0), as_expr(1)
@@ -90,12 +103,14 @@ def _regions_of(block: Block) -> tuple[tuple[BufferRegion, ...], tuple[BufferReg
 def _region(buffer: Buffer, indices: Sequence[Expr], inner: Set[Var]) -> BufferRegion:
     ranges = []
     for index, extent in zip(indices, buffer.shape, strict=True):
-        varies = kinds(index) & LOADS or not leaves(index).isdisjoint(inner)
+        varies = kinds(index) & LOADS or (inner and not leaves(index).isdisjoint(inner))
         ranges.append(Range(_ZERO, extent) if varies else Range(index, _ONE))
     return BufferRegion(buffer, tuple(ranges))
 
 
-def _distinct_regions(buffer: Buffer, places: Iterable[Sequence[Expr]], inner: Set[Var]) -> list[BufferRegion]:
+def _distinct_regions(buffer: Buffer, places: list[tuple[Expr, ...]], inner: Set[Var]) -> list[BufferRegion]:
+    if len(places) == 1:
+        return [_region(buffer, places[0], inner)]
     distinct: dict[tuple[object, ...], BufferRegion] = {}
     for indices in places:
         key = tuple([structure(index) for index in indices])
