@@ -27,7 +27,7 @@ from tilewright.tensorir.schedule.handles import BlockRef
 from tilewright.tensorir.schedule.indices import structure
 from tilewright.tensorir.schedule.state import State
 from tilewright.tensorir.sources import add_sources, sources_of
-from tilewright.tensorir.stmt import Allocate, Block, BufferStore, For, IterVar, SeqStmt, Stmt
+from tilewright.tensorir.stmt import Block, BufferStore, IterVar, Stmt
 
 
 class _LoadReplacer(Mutator):
@@ -82,23 +82,6 @@ def _divides(value: Expr) -> bool:
     )
 
 
-def without_allocation(stmt: Stmt, buffer: Buffer) -> Stmt:
-    """``stmt`` without the allocation of ``buffer``."""
-    if isinstance(stmt, Allocate):
-        if stmt.buffer is buffer:
-            return stmt.body
-        return Allocate(stmt.buffer, without_allocation(stmt.body, buffer))
-    if isinstance(stmt, For):
-        body = without_allocation(stmt.body, buffer)
-        if body is stmt.body:
-            return stmt
-        return For(stmt.var, stmt.min, stmt.extent, stmt.kind, body, stmt.annotations)
-    if isinstance(stmt, SeqStmt):
-        parts = tuple(without_allocation(part, buffer) for part in stmt.stmts)
-        return stmt if all(a is b for a, b in zip(parts, stmt.stmts, strict=True)) else SeqStmt(parts)
-    return stmt
-
-
 def _elementwise_store(state: State, block: Block, what: str) -> BufferStore:
     """Return the single store of a block without init and reduction.
 
@@ -149,7 +132,8 @@ def compute_inline(state: State, ref: BlockRef) -> State:
     buffer = store.buffer
     _single_writer(state, block, buffer, "inline")
     check_places(state, block, buffer, store.indices, "inline")
-    if buffer in accesses(block).reads:
+    own = accesses(block).reads
+    if buffer in own:
         state.fail(f"cannot inline: block {block.name} reads its own buffer {buffer.name}", block)
     consumers = state.readers(buffer)
     if not consumers:
@@ -164,10 +148,11 @@ def compute_inline(state: State, ref: BlockRef) -> State:
                     f"{block.name} would divide by zero",
                     load,
                 )
-    first, last = state.position(block), max(state.position(consumer) for consumer in consumers)
-    for between in state.all_blocks()[first + 1 : last + 1]:
-        for read in accesses(block).reads:
-            if read in accesses(between).writes:
+    blocks = state.all_blocks()
+    for between in blocks[blocks.index(block) + 1 : blocks.index(consumers[-1]) + 1]:
+        written = accesses(between).writes
+        for read in own:
+            if read in written:
                 state.fail(f"cannot inline: block {between.name} writes {read.name}, which {block.name} reads", between)
     constants = {item.var: item.min for item in block.iters if constant_value(item.extent) == 1}
     indexed = set(store.indices)
@@ -180,8 +165,7 @@ def compute_inline(state: State, ref: BlockRef) -> State:
         table[consumer] = made = change_block(consumer, init=init, body=body)
         for stmt in (made, body):
             add_sources(stmt, sources_of(store))
-    changed = state.replace(table)
-    return changed.with_body(without_allocation(changed.func.body, buffer))
+    return state.replace(table, unused=buffer)
 
 
 def reverse_compute_inline(state: State, ref: BlockRef) -> State:
@@ -221,8 +205,7 @@ def reverse_compute_inline(state: State, ref: BlockRef) -> State:
     made = change_block(producer, body=body)
     for stmt, source in itertools.product((made, body), (store, inner)):
         add_sources(stmt, sources_of(source))
-    changed = state.replace({block: None, producer: made})
-    return changed.with_body(without_allocation(changed.func.body, buffer))
+    return state.replace({block: None, producer: made}, unused=buffer)
 
 
 def _only_producer(state: State, block: Block, what: str) -> tuple[Block, BufferLoad]:

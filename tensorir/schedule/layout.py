@@ -43,7 +43,7 @@ def transform_layout(
             "reduction, at indices for which the map can be inverted",
             block,
         )
-    body = _replaced(state.func.body, buffer, new, index_map, state, keep=writers[0] if rewritten is not None else None)
+    body = _replaced(state.body, buffer, new, index_map, state, keep=writers[0] if rewritten is not None else None)
     changed = state.with_body(body)
     if rewritten is None:
         return changed

@@ -141,6 +141,42 @@ def rewrite(stmt: Stmt, table: Mapping[Stmt, Stmt | None], within: Set[Stmt] | N
     return stmt
 
 
+def with_end(path: Sequence[Stmt], new: Stmt | None) -> Stmt | None:
+    """Return the first statement of ``path`` with the last one replaced (None: removed); None if it becomes empty."""
+    old = path[-1]
+    if new is old:
+        return path[0]
+    if new is not None:
+        inherit(new, old)
+    for outer in path[-2::-1]:
+        if type(outer) is SeqStmt:
+            parts = [new if part is old else part for part in outer.stmts]
+            new = sequence(*parts) if new is not None or len(parts) > 1 else None
+        elif isinstance(outer, For) and new is not None:
+            new = with_loop_body(outer, new)
+        elif isinstance(outer, Allocate) and new is not None:
+            new = Allocate(outer.buffer, new)
+        old = outer
+    return new
+
+
+def without_allocation(stmt: Stmt, buffer: Buffer) -> Stmt:
+    """``stmt`` without the allocation of ``buffer``."""
+    if isinstance(stmt, Allocate):
+        if stmt.buffer is buffer:
+            return stmt.body
+        return Allocate(stmt.buffer, without_allocation(stmt.body, buffer))
+    if isinstance(stmt, For):
+        body = without_allocation(stmt.body, buffer)
+        if body is stmt.body:
+            return stmt
+        return For(stmt.var, stmt.min, stmt.extent, stmt.kind, body, stmt.annotations)
+    if isinstance(stmt, SeqStmt):
+        parts = tuple(without_allocation(part, buffer) for part in stmt.stmts)
+        return stmt if all(a is b for a, b in zip(parts, stmt.stmts, strict=True)) else SeqStmt(parts)
+    return stmt
+
+
 def with_loop_body(loop: For, body: Stmt) -> For:
     """The loop with another body."""
     if body is loop.body:

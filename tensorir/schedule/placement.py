@@ -144,7 +144,7 @@ def insert(state: State, scope: For | None, nest: Stmt, before: int) -> State:
 
 
 def _below_allocations(state: State) -> Stmt:
-    stmt = state.func.body
+    stmt = state.body
     while isinstance(stmt, Allocate):
         stmt = stmt.body
     return stmt

@@ -70,4 +70,4 @@ def set_scope(state: State, ref: BlockRef, which: int | str | Buffer, scope: str
     if state.is_parameter(old):
         state.fail(f"the scope of {old.name} cannot change: it is a parameter of the function", block)
     new = Buffer(old.name, old.shape, old.dtype, scope, old.strides, old.alignment)
-    return state.with_body(replace_buffers(state.func.body, {old: new}))
+    return state.with_body(replace_buffers(state.body, {old: new}))

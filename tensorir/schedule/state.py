@@ -20,7 +20,15 @@ from tilewright.tensorir.node import Node, notes_on
 from tilewright.tensorir.printer import underline
 from tilewright.tensorir.schedule.blocks import accesses
 from tilewright.tensorir.schedule.handles import BlockRef, LoopRef
-from tilewright.tensorir.schedule.nests import allocated_buffers, blocks_in, path_to, rewrite, walk_nests
+from tilewright.tensorir.schedule.nests import (
+    allocated_buffers,
+    blocks_in,
+    path_to,
+    rewrite,
+    walk_nests,
+    with_end,
+    without_allocation,
+)
 from tilewright.tensorir.schedule.questions import Questions
 from tilewright.tensorir.stmt import Allocate, Block, For, PrimFunc, SeqStmt, Stmt
 from tilewright.tensorir.unique_names import unique_name
@@ -30,24 +38,27 @@ class State:
     """One version of the function. Blocks and loops are looked up from the body down: every sequence keeps an index of
     the blocks and loops in its statements, and most edits leave most sequences as they are."""
 
-    def __init__(
-        self,
-        func: PrimFunc,
-        from_separate_nests: bool | None = None,
-        apart: Collection[str] = frozenset(),
-        findings: Findings | None = None,
-    ) -> None:
-        self.func = func
-        #: Results of analyzers about this version and those before it; made when the first is needed.
-        self._findings = findings
-        if from_separate_nests is None:
-            from_separate_nests = self._checked(func)
+    def __init__(self, func: PrimFunc) -> None:
+        self._func = func
+        self.body = func.body
+        #: The version that the schedule began with.
+        self._first = self
+        #: Results of analyzers about this version and those after it; made when the first is needed.
+        self._findings: Findings | None = None
         #: Whether the schedule began with a function in which no loop holds two blocks and none has a predicate: then
         #: blocks have come together only by primitives that keep what a block reads produced in the same iteration,
         #: and predicates only say that iteration variables stay in their ranges.
-        self.from_separate_nests = from_separate_nests
-        self._apart = apart
+        self.from_separate_nests = self._checked(func)
+        self._apart: Collection[str] = frozenset()
         self._paths: dict[Var | str, tuple[Stmt, ...] | None] = {}
+        self._blocks: tuple[Block, ...] | None = None
+
+    @property
+    def func(self) -> PrimFunc:
+        """The function, made when it is first asked for: most versions are only steps to the next."""
+        if self._func.body is not self.body:
+            self._func = self._func.with_body(self.body)
+        return self._func
 
     def _checked(self, func: PrimFunc) -> bool:
         """Check that ``func`` can be scheduled; return whether its blocks are in nests of their own."""
@@ -91,7 +102,7 @@ class State:
     def _path_to(self, key: Var | str) -> tuple[Stmt, ...] | None:
         paths = self._paths
         if key not in paths:
-            paths[key] = path_to(self.func.body, key)
+            paths[key] = path_to(self.body, key)
         return paths[key]
 
     def block_path(self, ref: BlockRef) -> tuple[Stmt, ...]:
@@ -124,7 +135,7 @@ class State:
             raise ScheduleError(f"expected a loop, as get_loops() gives it; found {ref!r}")
         path = self._path_to(ref.var)
         if path is None:
-            names = ", ".join([stmt.var.name for stmt in walk_nests(self.func.body) if isinstance(stmt, For)])
+            names = ", ".join([stmt.var.name for stmt in walk_nests(self.body) if isinstance(stmt, For)])
             raise ScheduleError(
                 f"there is no loop {ref.name} in {self.func.name} (split and fuse replace loops); its loops are {names}"
             )
@@ -142,7 +153,9 @@ class State:
 
     def all_blocks(self) -> tuple[Block, ...]:
         """All blocks, in program order."""
-        return blocks_in(self.func.body)
+        if self._blocks is None:
+            self._blocks = blocks_in(self.body)
+        return self._blocks
 
     def writers(self, buffer: Buffer) -> list[Block]:
         """The blocks that write ``buffer``, in program order."""
@@ -169,14 +182,14 @@ class State:
 
     def is_parameter(self, buffer: Buffer) -> bool:
         """Return whether ``buffer`` is a parameter of the function (and not allocated in it)."""
-        return any(param is buffer for param in self.func.params)
+        return any(param is buffer for param in self._func.params)
 
     def buffers(self) -> dict[str, Buffer]:
         """All buffers by name; the parameters first."""
         found: dict[str, Buffer] = {}
-        for buffer in self.func.buffers:
+        for buffer in self._func.buffers:
             found.setdefault(buffer.name, buffer)
-        for buffer in allocated_buffers(self.func.body):
+        for buffer in allocated_buffers(self.body):
             found.setdefault(buffer.name, buffer)
         return found
 
@@ -196,19 +209,32 @@ class State:
         Args:
             one_to_one: the iterations of the loops around each block map one to one to those before.
         """
-        return self._edited(body, {self.func.body: body}, one_to_one)
+        return self._edited(body, {self.body: body}, one_to_one)
 
-    def replace(self, table: Mapping[Stmt, Stmt | None], one_to_one: bool = False) -> State:
-        """The state with statements replaced (None: removed, with the loops that become empty)."""
-        body = self.func.body
-        within: set[Stmt] = set()
+    def replace(
+        self, table: Mapping[Stmt, Stmt | None], one_to_one: bool = False, unused: Buffer | None = None
+    ) -> State:
+        """The state with statements replaced (None: removed, with the loops that become empty).
+
+        Args:
+            unused: a buffer that nothing accesses any more: its allocation is removed.
+        """
+        paths = []
         for stmt in table:
             key = stmt.name if isinstance(stmt, Block) else stmt.var if isinstance(stmt, For) else None
             path = None if key is None else self._path_to(key)
             if path is None or path[-1] is not stmt:
-                return self._edited(rewrite(body, table), table, one_to_one)  # another statement may be anywhere
-            within.update(path)
-        return self._edited(rewrite(body, table, within), table, one_to_one)
+                break  # another statement may be anywhere
+            paths.append(path)
+        if len(paths) < len(table):
+            body = rewrite(self.body, table)
+        elif len(paths) == 1:
+            body = with_end(paths[0], table[paths[0][-1]])
+        else:
+            body = rewrite(self.body, table, {stmt for path in paths for stmt in path})
+        if unused is not None and body is not None:
+            body = without_allocation(body, unused)
+        return self._edited(body, table, one_to_one)
 
     def _edited(self, body: Stmt | None, table: Mapping[Stmt, Stmt | None], one_to_one: bool) -> State:
         """The state with another body, in which the statements in ``table`` were replaced."""
@@ -225,22 +251,29 @@ class State:
                         apart.remove(block.name)
                     elif _is_bound_to_loops(block):
                         apart.add(block.name)
-        return State(
-            self.func.with_body(body), self.from_separate_nests, self._apart if apart is None else apart, self.findings
-        )
+        made = State.__new__(State)
+        made._func = self._func
+        made.body = body
+        made._first = self._first
+        made.from_separate_nests = self.from_separate_nests
+        made._apart = self._apart if apart is None else apart
+        made._paths = {}
+        made._blocks = None
+        return made
 
     def allocate(self, buffer: Buffer) -> State:
         """The state with one more buffer, allocated at the top."""
-        return self.with_body(Allocate(buffer, self.func.body))
+        return self.with_body(Allocate(buffer, self.body))
 
     # -- arithmetic ----------------------------------------------------------------------------------------------
 
     @property
     def findings(self) -> Findings:
-        """Results of analyzers about this version and those before it."""
-        if self._findings is None:
-            self._findings = Findings(order_of(self.func), shared=True)
-        return self._findings
+        """Results of analyzers about the versions of the function."""
+        first = self._first
+        if first._findings is None:
+            first._findings = Findings(order_of(first._func), shared=True)
+        return first._findings
 
     def questions(self, loops: Sequence[For]) -> Questions:
         """Return the object that answers questions about expressions inside ``loops`` (outer ones first)."""
@@ -249,7 +282,7 @@ class State:
     def analyzer(self, loops: Iterable[For] = ()) -> Analyzer:
         """An analyzer that knows the symbolic dimensions (none is negative) and the ranges of ``loops``."""
         analyzer = Analyzer(self.findings)
-        for var in self.func.variables:
+        for var in self._func.variables:
             analyzer.bind_nonnegative(var)
         for loop in loops:
             analyzer.bind(loop.var, loop.min, loop.extent)
