@@ -71,18 +71,22 @@ class Trace:
 
     def __init__(self, instructions: Sequence[Instruction] = ()) -> None:
         self._instructions = list(instructions)
-        #: Calls behind the instructions, with copies of lists and the symbols of what they returned: they become
-        #: instructions when these are asked for, which is never for most schedules.
-        self._calls: list[tuple[str, Sequence[Any], Mapping[str, Any], tuple[str, ...], bool]] = []
+        #: Calls behind the instructions, with copies of lists, and what they returned: they become instructions when
+        #: these are asked for, which is never for most schedules.
+        self._calls: list[tuple[str, Sequence[Any], Mapping[str, Any], tuple[Handle, ...], bool]] = []
+        #: The handles that were returned.
+        self._handles: set[Handle] = set()
+        #: The names of those that instructions returned.
         self._symbols: dict[Handle, str] = {}
         self._counts = {"b": 0, "l": 0}
 
     @property
     def instructions(self) -> list[Instruction]:
         """The instructions so far."""
-        for name, args, kwargs, outputs, is_list in self._calls:
+        for name, args, kwargs, result, is_list in self._calls:
             encoded = tuple([self._encode(arg) for arg in args])
             named = {key: self._encode(value) for key, value in kwargs.items()}
+            outputs = tuple([self._symbol(handle) for handle in result])
             self._instructions.append(Instruction(name, encoded, named, outputs, is_list))
         self._calls.clear()
         return self._instructions
@@ -97,6 +101,7 @@ class Trace:
         """Return an independent copy, which can continue to record."""
         made = Trace(self._instructions)
         made._calls = list(self._calls)
+        made._handles = set(self._handles)
         made._symbols = dict(self._symbols)
         made._counts = dict(self._counts)
         return made
@@ -105,15 +110,17 @@ class Trace:
 
     def record(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> None:
         """Append an instruction; handles among the arguments and in the result become symbols."""
-        args = [self._kept(arg) for arg in args]
+        if args:
+            args = [self._kept(arg) for arg in args]
         if kwargs:
             kwargs = {key: self._kept(value) for key, value in kwargs.items()}
-        outputs: tuple[str, ...] = ()
+        outputs: tuple[Handle, ...] = ()
         is_list = isinstance(result, (list, tuple))
         if is_list:
-            outputs = tuple([self._symbol(handle) for handle in result])
+            outputs = tuple(result)
         elif isinstance(result, (BlockRef, LoopRef)):
-            outputs = (self._symbol(result),)
+            outputs = (result,)
+        self._handles.update(outputs)
         self._calls.append((name, args, kwargs, outputs, is_list))
 
     def _kept(self, value: Any) -> Any:
@@ -123,7 +130,7 @@ class Trace:
             ScheduleError: it holds a handle that this schedule did not return.
         """
         if isinstance(value, (BlockRef, LoopRef)):
-            if value not in self._symbols:
+            if value not in self._handles:
                 raise ScheduleError(f"{value} was not returned by this schedule")
         elif isinstance(value, (list, tuple)):
             return [self._kept(item) for item in value]
