@@ -114,18 +114,13 @@ def _is_along(store: BufferStore, load: BufferLoad) -> bool:
 
 
 def _depth(block: Block) -> int:
-    """Return the depth of the expressions that a block stores."""
-    depths: dict[Node, int] = {}
-    waiting: list[Node] = [store.value for store in stores(block)]
-    while waiting:
-        node = waiting[-1]
-        parts = node.parts()
-        missing = [part for part in parts if part not in depths]
-        if missing:
-            waiting.extend(missing)
-        else:
-            depths[waiting.pop()] = 1 + max((depths[part] for part in parts), default=0)
-    return max(depths.values(), default=0)
+    """Return the depth of the expressions that a block stores, at most one more than :data:`MOST_NESTED`."""
+    depth = 0
+    level: set[Node] = {store.value for store in stores(block)}
+    while level and depth <= MOST_NESTED:
+        depth += 1
+        level = {part for node in level for part in node.parts()}
+    return depth
 
 
 def _is_window(load: BufferLoad, consumer: Block) -> bool:
