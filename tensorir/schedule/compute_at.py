@@ -56,7 +56,7 @@ def compute_at(state: State, ref: BlockRef, loop_ref: LoopRef) -> State:
 
 
 def _recheck(state: State, loops: Sequence[For]) -> None:
-    for var in {loop.var for loop in loops}:
+    for var in {loop.var for loop in loops if loop.kind in ("parallel", "vectorized")}:
         if state.has_loop(var):
             check_kinds(state, state.loop_path(LoopRef(var)))
 

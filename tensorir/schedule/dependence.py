@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from tilewright.tensorir.expr import BinaryOp, Buffer, Expr, as_expr, binary, compare
 from tilewright.tensorir.functor import leaves
+from tilewright.tensorir.node import Node, notes_on
 from tilewright.tensorir.schedule.blocks import accesses
-from tilewright.tensorir.schedule.indices import variables_of
 from tilewright.tensorir.schedule.nests import blocks_in, loops_in, loops_to
 from tilewright.tensorir.schedule.regions import box_of, is_injective
 from tilewright.tensorir.schedule.state import State
 from tilewright.tensorir.stmt import Block, BufferStore, For, Stmt
 
 
+def _roles(block: Block) -> Mapping[Node, str]:
+    """The kinds of iteration variables of ``block`` that each variable around it drives, found once for each block."""
+    notes = notes_on(block)
+    roles: dict[Node, str] | None = notes.get(_roles)
+    if roles is None:
+        roles = notes[_roles] = {}
+        for item in block.iters:
+            for leaf in leaves(item.value):
+                roles[leaf] = item.kind if roles.get(leaf, item.kind) == item.kind else "both"
+    return roles
+
+
 def loop_role(loop: For, block: Block) -> str:
     """Return the kind of iteration variables of ``block`` that ``loop`` drives: ``spatial``, ``reduction``, ``both`` or
     ``none``."""
-    kinds = {item.kind for item in block.iters if loop.var in leaves(item.value)}
-    if len(kinds) == 2:
-        return "both"
-    return kinds.pop() if kinds else "none"
+    return _roles(block).get(loop.var, "none")
 
 
 def is_reduction(block: Block) -> bool:
@@ -61,12 +70,12 @@ def is_private(state: State, loop: For, buffer: Buffer) -> bool:
     """Return whether every access to ``buffer`` is in the body of ``loop``, so that each iteration may have its own."""
     if state.is_parameter(buffer):
         return False
-    below = {block.name for block in blocks_in(loop.body)}
-    return all(
-        block.name in below
-        for block in state.all_blocks()
-        if buffer in accesses(block).reads or buffer in accesses(block).writes
-    )
+    below = blocks_in(loop.body)
+    for block in state.all_blocks():
+        found = accesses(block)
+        if (buffer in found.reads or buffer in found.writes) and block not in below:
+            return False
+    return True
 
 
 def check_independent(state: State, path: tuple[Stmt, ...], what: str, allow_reduction: bool = False) -> None:
@@ -92,18 +101,14 @@ def check_independent(state: State, path: tuple[Stmt, ...], what: str, allow_red
         if role == "reduction":
             continue
         check_reads_own(state, [loop], block, what)
-        inner = loops_to(loop.body, block)
         for buffer in accesses(block).writes:
-            if is_private(state, loop, buffer):
-                check_produced_here(state, path, block, buffer, what)
-            elif not _writes_apart(state, path, inner, block):
+            if not is_private(state, loop, buffer) and not _writes_apart(state, path, block):
                 state.fail(
                     f"cannot {what} loop {loop.var.name}: two iterations may write the same elements of {buffer.name} "
                     f"in block {block.name}",
                     loop,
                 )
-            else:
-                check_produced_here(state, path, block, buffer, what)
+            check_produced_here(state, path, block, buffer, what)
 
 
 def check_reads_own(state: State, loops: Sequence[For], block: Block, what: str) -> None:
@@ -124,8 +129,7 @@ def check_reads_own(state: State, loops: Sequence[For], block: Block, what: str)
         agreed = {column[0] for column in zip(*places, strict=True) if all(index is column[0] for index in column)}
         for loop in loops:
             for item in block.iters:
-                driven = item.kind == "spatial" and loop.var in variables_of(item.value)
-                if driven and item.var not in agreed:
+                if item.kind == "spatial" and item.var not in agreed and loop.var in leaves(item.value):
                     state.fail(
                         f"cannot {what} loop {loop.var.name}: block {block.name} may read elements of {buffer.name} "
                         "that it writes in another iteration",
@@ -133,21 +137,23 @@ def check_reads_own(state: State, loops: Sequence[For], block: Block, what: str)
                     )
 
 
-def _writes_apart(state: State, path: tuple[Stmt, ...], inner: list[For], block: Block) -> bool:
+def _writes_apart(state: State, path: tuple[Stmt, ...], block: Block) -> bool:
     loop = path[-1]
     assert isinstance(loop, For)
-    stored = [store.indices for stores in accesses(block).writes.values() for store in stores]
     spatial = {item.var for item in block.iters if item.kind == "spatial"}
-    if any(not spatial <= set().union(*map(variables_of, indices)) for indices in stored if indices):
-        return False  # an iteration variable that is not among the indices writes the same element again
-    if any(not indices for indices in stored) and spatial:
-        return False
-    involved = [loop, *(other for other in inner if loop_role(other, block) in ("spatial", "both"))]
+    for stores in accesses(block).writes.values():
+        for store in stores:
+            if not spatial.issubset(set().union(*map(leaves, store.indices))):
+                return False  # an iteration variable that is not among the indices writes the same element again
+    roles = _roles(block)
+    is_apart = roles.get(loop.var) == "spatial" and state.is_apart(block)
+    if is_apart and "both" not in roles.values():
+        return True
+    inner = loops_to(loop.body, block)
     if any(loop_role(other, block) == "both" for other in inner):
         return False
-    if state.is_apart(block) and loop_role(loop, block) == "spatial":
-        return True
-    return is_injective(spatial_values(block), involved, state.questions(loops_in(path) + inner))
+    involved = [loop, *(other for other in inner if loop_role(other, block) == "spatial")]
+    return is_apart or is_injective(spatial_values(block), involved, state.questions(loops_in(path) + inner))
 
 
 def check_produced_here(state: State, path: tuple[Stmt, ...], writer: Block, buffer: Buffer, what: str) -> None:
