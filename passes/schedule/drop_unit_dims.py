@@ -28,10 +28,19 @@ from tilewright.passes.decorators import primfunc_pass
 from tilewright.passes.properties import BLOCKS, UNSCHEDULED
 from tilewright.passes.registry import register_pass
 from tilewright.passes.schedule.collapse_dims import FoldedIndices, is_plain_nest, nest
-from tilewright.passes.schedule.facts import Access, constant, contraction, is_manual, schedule_of, spatial
+from tilewright.passes.schedule.facts import (
+    Access,
+    accesses_of,
+    blocks_of,
+    constant,
+    contraction,
+    is_manual,
+    schedule_of,
+    spatial,
+)
 from tilewright.passes.schedule.redirect import AccessRedirector
 from tilewright.tensorir.expr import Buffer, Expr, Var
-from tilewright.tensorir.functor import Mutator, loads_and_stores, substitute, walk_statements
+from tilewright.tensorir.functor import Mutator, substitute
 from tilewright.tensorir.schedule.blocks import change_block
 from tilewright.tensorir.stmt import Block, For, IterVar, PrimFunc, Stmt
 
@@ -45,7 +54,7 @@ class DropUnitDims(PrimFuncPass):
 
     def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
         """Return ``func`` without last dimensions of one element."""
-        blocks = [stmt for stmt in walk_statements(func.body) if isinstance(stmt, Block)]
+        blocks = blocks_of(func)
         if not any(_dropped(block) for block in blocks) or any(contraction(block) is not None for block in blocks):
             return func
         if is_manual(func) or schedule_of(func, ctx) is None:
@@ -98,9 +107,11 @@ class _Loops(Mutator):
 def _without_axes(func: PrimFunc) -> PrimFunc:
     """Drop the last axes of one element that no access indexes with anything but zero."""
     axes = {buffer: _unit_axes(buffer) for buffer in func.buffers}
-    for access in loads_and_stores(func.body):
-        found = axes.get(access.buffer, set())
-        axes[access.buffer] = {axis for axis in found if constant(access.indices[axis]) == 0}
+    for block in blocks_of(func):
+        for access in accesses_of(block):
+            found = axes.get(access.buffer)
+            if found:
+                axes[access.buffer] = {axis for axis in found if constant(access.indices[axis]) == 0}
     lost: dict[Buffer, Set[int]] = {}
     for buffer, found in axes.items():
         last = {axis for axis in found if set(range(axis, buffer.ndim)) <= found}

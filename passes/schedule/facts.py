@@ -25,6 +25,7 @@ from tilewright.tensorir.functor import CHOICES, kinds, uses_var, walk_to
 from tilewright.tensorir.keys import AUTO, MANUAL, SCHEDULE_MODE
 from tilewright.tensorir.schedule import BlockRef, LoopRef, Schedule
 from tilewright.tensorir.schedule.blocks import accesses
+from tilewright.tensorir.schedule.nests import walk_nests
 from tilewright.tensorir.stmt import Block, BufferStore, For, IterVar, PrimFunc
 
 #: A load from or a store to a buffer.
@@ -48,6 +49,18 @@ def loop_of(schedule: Schedule, ref: LoopRef) -> For:
     found = schedule.get(ref)
     assert isinstance(found, For)
     return found
+
+
+def blocks_of(func: PrimFunc) -> list[Block]:
+    """Return the blocks of a function that can be scheduled, in program order."""
+    return [stmt for stmt in walk_nests(func.body) if isinstance(stmt, Block)]
+
+
+def accesses_of(block: Block) -> list[Access]:
+    """Return the stores and loads of a block, in its init and body."""
+    found = accesses(block)
+    result: list[Access] = [store for stores in found.writes.values() for store in stores]
+    return result + [load for loads in found.reads.values() for load in loads]
 
 
 def schedule_of(func: PrimFunc, ctx: PassContext) -> Schedule | None:

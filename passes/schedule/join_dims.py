@@ -26,11 +26,11 @@ from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import primfunc_pass
 from tilewright.passes.properties import BLOCKS, UNSCHEDULED
 from tilewright.passes.registry import register_pass
-from tilewright.passes.schedule.facts import Access, is_manual, schedule_of
+from tilewright.passes.schedule.facts import Access, accesses_of, blocks_of, is_manual, schedule_of
 from tilewright.tensorir.arith import Analyzer
 from tilewright.tensorir.arith.quotients import QUOTIENTS, whole_number
 from tilewright.tensorir.expr import BinaryOp, Buffer, BufferLoad, Expr, binary
-from tilewright.tensorir.functor import DIVISIONS, Mutator, accesses_buffers, kinds, loads_and_stores, walk_statements
+from tilewright.tensorir.functor import DIVISIONS, Mutator, accesses_buffers, kinds
 from tilewright.tensorir.schedule.blocks import change_block
 from tilewright.tensorir.stmt import Block, BufferStore, PrimFunc, Stmt
 
@@ -44,14 +44,15 @@ class JoinDims(PrimFuncPass):
 
     def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
         """Return ``func`` with dimensions joined."""
-        stored = (stmt for stmt in walk_statements(func.body) if isinstance(stmt, BufferStore))
-        if not any(kinds(stmt) & DIVISIONS for stmt in stored):  # no index is a quotient
+        blocks = blocks_of(func)
+        if not any(map(_divides, blocks)):  # no index is a quotient
             return func
         if is_manual(func) or schedule_of(func, ctx) is None:
             return func
         found: dict[Buffer, list[Access]] = {}
-        for access in loads_and_stores(func.body):
-            found.setdefault(access.buffer, []).append(access)
+        for block in blocks:
+            for access in accesses_of(block):
+                found.setdefault(access.buffer, []).append(access)
         analyzer = Analyzer()
         buffers: dict[Buffer, Buffer] = {}
         indices: dict[Access, tuple[Expr, ...]] = {}
@@ -68,6 +69,10 @@ class JoinDims(PrimFuncPass):
         ctx.remark(f"dimensions of {names} joined, as quotients and remainders of one number index them", "applied")
         params = tuple(buffers.get(param, param) if isinstance(param, Buffer) else param for param in func.params)
         return PrimFunc(func.name, params, _Joiner(buffers, indices).mutate(func.body), func.attrs)
+
+
+def _divides(block: Block) -> bool:
+    return bool((kinds(block.body) | (0 if block.init is None else kinds(block.init))) & DIVISIONS)
 
 
 def _join(

@@ -23,7 +23,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 from tilewright.passes.schedule.cost import MOST_PIECES
-from tilewright.passes.schedule.facts import constant, reductions, spatial
+from tilewright.passes.schedule.facts import blocks_of, constant, reductions, spatial
 from tilewright.tensorir.arith import Analyzer
 from tilewright.tensorir.conditions import conjuncts
 from tilewright.tensorir.expr import BufferLoad, Compare, Expr, IntImm, Select, Var, as_expr
@@ -60,6 +60,8 @@ def separate_pieces(schedule: Schedule) -> tuple[Schedule, list[str]]:
     Returns:
         a schedule of the function with the divided blocks, and remarks about them.
     """
+    if not any(map(_selects, blocks_of(schedule.func))):
+        return schedule, []
     state = State(schedule.func)
     table: dict[Stmt, Stmt | None] = {}
     names = {ref.name for ref in schedule.get_blocks()}
@@ -77,6 +79,10 @@ def separate_pieces(schedule: Schedule) -> tuple[Schedule, list[str]]:
         table[loops[0]] = sequence(*made)
         remarks.append(f"block {block.name}: each of its {len(pieces)} pieces has its own loops")
     return (Schedule(state.replace(table).func), remarks) if table else (schedule, remarks)
+
+
+def _selects(block: Block) -> bool:
+    return isinstance(block.body, BufferStore) and isinstance(block.body.value, Select)
 
 
 def _pieces_of(block: Block, loops: Sequence[For], state: State) -> list[_Piece]:

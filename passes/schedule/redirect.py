@@ -29,11 +29,15 @@ class AccessRedirector(Mutator):
         raise NotImplementedError(f"{type(self).__name__}.indices_of")
 
     def mutate_BufferLoad(self, op: BufferLoad) -> Expr:
+        if op.buffer not in self.buffers:
+            return self.generic_mutate(op)  # type: ignore[no-any-return]
         indices = self.mutate_all(op.indices)
         predicate = None if op.predicate is None else self.mutate(op.predicate)
         return BufferLoad(self.mutate_buffer(op.buffer), self.indices_of(op, indices), predicate)
 
     def mutate_BufferStore(self, op: BufferStore) -> Stmt:
+        if op.buffer not in self.buffers:
+            return self.generic_mutate(op)  # type: ignore[no-any-return]
         indices, value = self.mutate_all(op.indices), self.mutate(op.value)
         predicate = None if op.predicate is None else self.mutate(op.predicate)
         return BufferStore(self.mutate_buffer(op.buffer), value, self.indices_of(op, indices), predicate)

@@ -45,7 +45,7 @@ from tilewright.tensorir.errors import PassError, ScheduleError
 from tilewright.tensorir.functor import walk_statements
 from tilewright.tensorir.keys import AUTO, SCHEDULE_MODE
 from tilewright.tensorir.schedule import BlockRef, Schedule
-from tilewright.tensorir.schedule.nests import loops_in, path_to
+from tilewright.tensorir.schedule.nests import blocks_in, loops_in, path_to, walk_nests
 from tilewright.tensorir.stmt import Block, For, PrimFunc
 from tilewright.tensorir.target import Target
 
@@ -143,10 +143,9 @@ def apply_rules(schedule: Schedule, target: Target, ctx: PassContext, blocks: Se
 def _remark_on_single_lanes(func: PrimFunc, ctx: PassContext) -> None:
     """Say which blocks have vectors of one lane: code generation makes them plain loops."""
     found: dict[str, str] = {}
-    for loop in walk_statements(func.body):
+    for loop in walk_nests(func.body):
         if isinstance(loop, For) and loop.kind == "vectorized" and constant(loop.extent) == 1:
-            blocks = [stmt.name for stmt in walk_statements(loop.body) if isinstance(stmt, Block)]
-            found |= dict.fromkeys(blocks, loop.var.name)
+            found |= dict.fromkeys([block.name for block in blocks_in(loop.body)], loop.var.name)
     for block, name in found.items():
         ctx.remark(f"block {block} is not vectorized: its lane dimension {name} has extent 1", kind="missed")
 

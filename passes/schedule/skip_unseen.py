@@ -28,8 +28,9 @@ from tilewright.passes.properties import BLOCKS, SCHEDULED
 from tilewright.passes.registry import register_pass
 from tilewright.passes.schedule.facts import spatial
 from tilewright.tensorir.expr import Expr, Var, maximum, minimum
-from tilewright.tensorir.functor import Mutator, substitute, walk, walk_statements
+from tilewright.tensorir.functor import Mutator, substitute, walk
 from tilewright.tensorir.keys import SEEN, SEEN_ROW, SEEN_STEP
+from tilewright.tensorir.schedule.nests import walk_nests
 from tilewright.tensorir.stmt import Block, For, PrimFunc, Stmt
 
 
@@ -43,7 +44,7 @@ class SkipUnseen(PrimFuncPass):
 
     def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
         """Return ``func`` with shorter loops."""
-        marked = sum(isinstance(stmt, For) and SEEN in stmt.annotations for stmt in walk_statements(func.body))
+        marked = sum(isinstance(stmt, For) and SEEN in stmt.annotations for stmt in walk_nests(func.body))
         if not marked:
             return func
         ctx.remark(f"{marked} loops end at the last position that a row of their task sees", "applied")
