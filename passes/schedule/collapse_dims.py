@@ -20,7 +20,7 @@ dimensions in this way.)
 
 from __future__ import annotations
 
-from collections import Counter
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 
 from tilewright.graphir.module import IRModule
@@ -29,13 +29,21 @@ from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import primfunc_pass
 from tilewright.passes.properties import BLOCKS, UNSCHEDULED
 from tilewright.passes.registry import register_pass
-from tilewright.passes.schedule.facts import Access, constant, is_manual, lie_like_one, schedule_of, usual_strides
+from tilewright.passes.schedule.facts import (
+    Access,
+    accesses_of,
+    constant,
+    is_manual,
+    lie_like_one,
+    schedule_of,
+    usual_strides,
+)
 from tilewright.passes.schedule.redirect import AccessRedirector
 from tilewright.tensorir.dtype import INT64
 from tilewright.tensorir.expr import BinaryOp, Buffer, Expr, Var, binary
 from tilewright.tensorir.functor import Mutator, substitute, walk
 from tilewright.tensorir.node import Node
-from tilewright.tensorir.schedule.blocks import accesses, change_block
+from tilewright.tensorir.schedule.blocks import change_block
 from tilewright.tensorir.schedule.indices import structure
 from tilewright.tensorir.stmt import Block, For, IterVar, PrimFunc, Stmt
 
@@ -80,15 +88,17 @@ class _Nests(Mutator):
         if not is_plain_nest(loops, block):
             self.others.append(block)
             return loop
+        found: Stmt = loop
         kept = [item for item in block.iters if not _is_single_step(item)]
         if len(kept) < len(block.iters) and any(item.kind == "reduction" for item in kept):
             zeros: dict[Var, Expr] = {item.var: item.min for item in block.iters if _is_single_step(item)}
             needed = None if block.needed is None else substitute(block.needed, zeros)
             body = FoldedIndices().mutate(substitute(block.body, zeros))
             block = change_block(block, iters=tuple(kept), body=body, needed=needed)
-            loops = [loop for loop in loops if any(item.value is loop.var for item in kept)]
+            loops = [each for each in loops if any(item.value is each.var for item in kept)]
+            found = nest(loops, block)
         self.blocks.append(block)
-        return nest(loops, block)
+        return found
 
     def mutate_Block(self, block: Block) -> Stmt:
         self.others.append(block)
@@ -137,24 +147,28 @@ class _Plan:
     """
 
     def __init__(self, blocks: Sequence[Block], others: Sequence[Block]) -> None:
-        self.accesses = {block: _accesses_of(block) for block in blocks}
-        self.mentions = {block: _mentions(block) for block in blocks}
-        untouched = {access.buffer for block in others for access in _accesses_of(block)}
+        self.accesses = {block: accesses_of(block) for block in blocks}
+        self._mentions: dict[Block, dict[Node, int]] = {}
+        untouched = {access.buffer for block in others for access in accesses_of(block)}
         self.blocks: dict[Block, set[int]] = {block: set(range(len(block.iters) - 1)) for block in blocks}
         self.buffers: dict[Buffer, set[int]] = {}
         for own in self.accesses.values():
             for access in own:
                 buffer = access.buffer
-                axes = range(buffer.ndim - 1) if buffer not in untouched else ()
-                self.buffers[buffer] = {number for number in axes if lie_like_one(buffer, number)}
+                if buffer not in self.buffers:
+                    axes = range(buffer.ndim - 1) if buffer not in untouched else ()
+                    self.buffers[buffer] = {number for number in axes if lie_like_one(buffer, number)}
         changed = True
         while changed:
             changed = False
             for block in blocks:
-                changed |= self._keep(self.blocks[block], {n for n in self.blocks[block] if self._fits(block, n)})
+                pairs = self.blocks[block]
+                if pairs:
+                    changed |= self._keep(pairs, {n for n in pairs if self._fits(block, n)})
                 for access in self.accesses[block]:
                     pairs = self.buffers[access.buffer]
-                    changed |= self._keep(pairs, {n for n in pairs if self._walked(block, access, n)})
+                    if pairs:
+                        changed |= self._keep(pairs, {n for n in pairs if self._walked(block, access, n)})
         self.buffers = {buffer: pairs for buffer, pairs in self.buffers.items() if pairs}
 
     @staticmethod
@@ -171,12 +185,17 @@ class _Plan:
             return False
         uses = 0
         for access in self.accesses[block]:
-            for place in range(len(access.indices) - 1):
-                if access.indices[place] is first.var and access.indices[place + 1] is second.var:
+            if first.var not in access.indices:
+                continue
+            for place, (outer, inner) in enumerate(itertools.pairwise(access.indices)):
+                if outer is first.var and inner is second.var:
                     if place not in self.buffers[access.buffer]:
                         return False
                     uses += 1
-        return self.mentions[block][first.var] + self.mentions[block][second.var] == 2 * uses
+        found = self._mentions.get(block)
+        if found is None:
+            found = self._mentions[block] = _mentions(block)
+        return found.get(first.var, 0) + found.get(second.var, 0) == 2 * uses
 
     def _walked(self, block: Block, access: Access, number: int) -> bool:
         """Return whether two dimensions are indexed by two collapsed variables, the second of which covers its whole
@@ -196,16 +215,14 @@ class _Plan:
         return PrimFunc(func.name, params, body, func.attrs)
 
 
-def _accesses_of(block: Block) -> list[Access]:
-    found = accesses(block)
-    result: list[Access] = [store for stores in found.writes.values() for store in stores]
-    return result + [load for loads in found.reads.values() for load in loads]
-
-
-def _mentions(block: Block) -> Counter[Node]:
+def _mentions(block: Block) -> dict[Node, int]:
     """Count the occurrences of each variable in a block's init, body and ``needed`` condition."""
-    parts = [part for part in (block.init, block.body, block.needed) if part is not None]
-    return Counter(node for part in parts for node in walk(part) if isinstance(node, Var))
+    found: dict[Node, int] = {}
+    for part in (block.init, block.body, block.needed):
+        for node in walk(part) if part is not None else ():
+            if isinstance(node, Var):
+                found[node] = found.get(node, 0) + 1
+    return found
 
 
 def _collapsed(buffer: Buffer, pairs: set[int]) -> Buffer:
