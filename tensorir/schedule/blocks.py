@@ -52,23 +52,26 @@ def _collected(block: Block) -> Accesses:
         loads, stores = [], []
         if part is None:
             continue
-        kinds(part)  # all nodes below know theirs then
         stack: list[Node] = [part]
         while stack:
             node = stack.pop()
-            if isinstance(node, BufferLoad):
-                loads.append(node)
-                reads.setdefault(node.buffer, []).append(node)
-            elif isinstance(node, BufferStore):
+            if not isinstance(node, Stmt):
+                if isinstance(node, BufferLoad):
+                    loads.append(node)
+                    reads.setdefault(node.buffer, []).append(node)
+                for below in node.parts()[::-1]:
+                    if below._kinds & LOADS:  # known since the whole expression was asked
+                        stack.append(below)
+                continue
+            if isinstance(node, BufferStore):
                 stores.append(node)
                 writes.setdefault(node.buffer, []).append(node)
-            elif isinstance(node, Stmt):
-                if isinstance(node, (For, LetStmt)):
-                    inner.add(node.var)
-                elif isinstance(node, Allocate):
-                    local.add(node.buffer)
+            elif isinstance(node, (For, LetStmt)):
+                inner.add(node.var)
+            elif isinstance(node, Allocate):
+                local.add(node.buffer)
             for below in node.parts()[::-1]:
-                if below._kinds & LOADS or isinstance(below, Stmt):
+                if isinstance(below, Stmt) or kinds(below) & LOADS:
                     stack.append(below)
     return Accesses(
         {buffer: tuple(own) for buffer, own in reads.items() if buffer not in local},
