@@ -63,7 +63,8 @@ def split(state: State, ref: LoopRef, factors: Sequence[Any]) -> tuple[State, li
                 state.fail(f"split of {ref.name}: factor {factor} is not known to be positive", loop)
             known = binary("mul", known, factor)
     inferred = binary("floordiv", binary("add", loop.extent, binary("sub", known, 1)), known)
-    divided = constant_value(known) in (None, 0, 1) or may_be_divided(loop.extent, state.func.variables)
+    number = constant_value(known)
+    divided = number in (None, 0, 1) or may_be_divided(loop.extent, number, state.variables)
     simple = outer.simplify(inferred) if divided else inferred
     if any(isinstance(node, BinaryOp) and node.op == "floordiv" for node in walk(simple)):
         simple = inferred  # (n * 70 + 15) // 16 reads better than its canonical form

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from tilewright.tensorir.arith import Analyzer
+from tilewright.tensorir.arith.iter_map import constant_value
 from tilewright.tensorir.arith.iter_solver import Span
 from tilewright.tensorir.conditions import conjunction
 from tilewright.tensorir.expr import Buffer, Expr, IntImm, Var, as_expr, compare
 from tilewright.tensorir.schedule.blocks import accesses, change_block, with_value
 from tilewright.tensorir.schedule.indices import variables_of
 from tilewright.tensorir.schedule.nests import blocks_in, with_loop_body
+from tilewright.tensorir.schedule.questions import are_unlimited, grows
 from tilewright.tensorir.schedule.state import State
-from tilewright.tensorir.stmt import Allocate, Block, For, SeqStmt, Stmt, sequence
+from tilewright.tensorir.stmt import Allocate, Block, For, IterVar, SeqStmt, Stmt, sequence
 
 
 class Part:
@@ -59,11 +61,11 @@ def partial_nest(
     loops: list[For] = []
     iters = []
     guards = list(conditions)
-    fixed = {loop.var for loop in outer}
+    around = {loop.var: loop for loop in outer}
     for item in block.iters:
         part = parts.get(item.var)
         if not exact:
-            part = _fitted(part, item.min, item.extent, fixed, analyzer)
+            part = _fitted(part, item.min, item.extent, around, analyzer)
         if part is None:
             loop = For(Var(loop_name(item.var)), item.min, item.extent, "serial", block)
             loops.append(loop)
@@ -75,6 +77,8 @@ def partial_nest(
             loops.append(loop)
             value = loop.var if _is_zero(part.low) else part.low + loop.var
         iters.append(with_value(item, value))
+        if _goes_along(part, item, around):
+            continue
         if not analyzer.prove(compare("ge", part.low, item.min)):
             guards.append(compare("ge", value, item.min))
         if not analyzer.prove(compare("le", part.low + part.extent, item.min + item.extent)):
@@ -85,25 +89,39 @@ def partial_nest(
     return stmt
 
 
+def _goes_along(part: Part, item: IterVar, around: Mapping[Var, For]) -> bool:
+    """Return whether a part is one value for each iteration of a loop over the range of an iteration variable."""
+    loop = around.get(part.low) if isinstance(part.low, Var) else None
+    if loop is None or constant_value(part.extent) != 1:
+        return False
+    return loop.min is item.min and loop.extent is item.extent
+
+
 def _is_zero(expr: Expr) -> bool:
     return isinstance(expr, IntImm) and expr.value == 0
 
 
-def _fitted(part: Part | None, low: Expr, extent: Expr, fixed: set[Var], analyzer: Analyzer) -> Part | None:
+def _fitted(part: Part | None, low: Expr, extent: Expr, around: Mapping[Var, For], analyzer: Analyzer) -> Part | None:
     """The part with an extent that doesn't vary among the surrounding loops; None for the whole range."""
     if part is None:
         return None
     size = part.extent
-    if variables_of(size) & fixed:
+    used = variables_of(size)
+    if not used.isdisjoint(around):
         upper = analyzer.bounds(size).upper
         if not upper < 1 << 31:
             return None
         size = as_expr(int(upper))
-    if part.looped and analyzer.prove(compare("ge", size, extent)):
+    if part.looped and not _is_less(size, extent, around) and analyzer.prove(compare("ge", size, extent)):
         return None
     if variables_of(size) and not analyzer.prove(compare("ge", size, 0)):
         return None
     return Part(part.low, size, part.looped)
+
+
+def _is_less(size: Expr, extent: Expr, around: Mapping[Var, For]) -> bool:
+    """Return whether an extent grows with sizes while a number of iterations stays the same."""
+    return isinstance(size, IntImm) and grows(extent, around) and are_unlimited(list(around.values()))
 
 
 def solve_parts(block: Block, boxes: Mapping[Buffer, Sequence[tuple[Span, bool] | None]]) -> dict[Var, Part]:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 
 from tilewright.tensorir.arith import Analyzer, Interval
-from tilewright.tensorir.arith.iter_map import constant_value, is_zero, multiples
-from tilewright.tensorir.expr import BinaryOp, Expr, IntImm, Var
-from tilewright.tensorir.functor import walk
+from tilewright.tensorir.arith.iter_map import constant_value, is_zero
+from tilewright.tensorir.expr import BinaryOp, Expr, IntImm, Var, binary, const
+from tilewright.tensorir.node import Node
 from tilewright.tensorir.stmt import For
 
 
@@ -47,53 +47,96 @@ class Questions:
         longer, and hides splits and fusions of loops: ``(i * 32 + j) // 21`` becomes ``i + (i * 11 + j) // 21``."""
         if isinstance(expr, (Var, IntImm)):
             return expr
-        size = _size(expr)
-        canonical = self._canonical_size(expr)
-        if canonical is not None and canonical >= size:
-            return expr
+        terms: dict[Var, tuple[Expr, int]] = {}
+        if self._collect(expr, 1, terms):
+            varying = [term for term in terms.values() if term[1]]
+            if len(varying) < 2:
+                term, factor = varying[0] if varying else (const(0, expr.dtype), 1)
+                simple = binary("mul", term, factor)
+                return simple if _size(simple) < _size(expr) else expr
+            if len(varying) == len(terms) and _canonical_size(varying) >= _size(expr):
+                return expr
         simple = self.analyzer.simplify(expr)
-        return simple if _size(simple) < size else expr
+        return simple if _size(simple) < _size(expr) else expr
 
-    def _canonical_size(self, expr: Expr) -> int | None:
-        """Return the number of nodes in the canonical form of a sum of positive multiples of loop variables; None for
-        any other expression, and where a variable may have a single value."""
-        found = multiples(expr, [loop.var for loop in self._loops])
-        if found is None or not is_zero(found[1]):
-            return None
-        size = -1
-        for var, factor in found[0].items():
-            if factor < 1 or not self._takes_several(var):
-                return None
-            size += 2 if factor == 1 else 4
-        return size
+    def _collect(self, expr: Expr, factor: int, terms: dict[Var, tuple[Expr, int]]) -> bool:
+        """Add the terms of ``factor`` times ``expr``, a sum of positive multiples of variables and of their quotients
+        and remainders by numbers, to ``terms``: for each variable the term and its factor, 0 where the term is zero.
+        Return False if ``expr`` is something else, a variable occurs twice, or may have too few values for the form
+        of its term."""
+        if isinstance(expr, Var):
+            var, least = expr, 1
+        elif not isinstance(expr, BinaryOp):
+            return False
+        elif expr.op == "add":
+            return self._collect(expr.a, factor, terms) and self._collect(expr.b, factor, terms)
+        else:
+            number = constant_value(expr.b)
+            if number is None or number < 1:
+                return False
+            if expr.op == "mul":
+                return self._collect(expr.a, factor * number, terms)
+            if expr.op not in ("floordiv", "floormod") or not isinstance(expr.a, Var):
+                return False
+            var, least = expr.a, number + 1
+        count = self._least_count(var)
+        if var in terms or count < least:
+            return False
+        terms[var] = expr, factor if count > 1 else 0
+        return True
 
-    def _takes_several(self, var: Var) -> bool:
-        """Return whether a variable belongs to a loop that is not known to have a single iteration."""
-        extent = next((loop.extent for loop in self._loops if loop.var is var), None)
-        if extent is None or isinstance(extent, IntImm):
-            return extent is not None and extent.value > 1
-        # A positive extent gives no upper bound of a size if all extents grow with the sizes.
-        bounded = {loop.var for loop in self._loops}
-        return all(isinstance(loop.extent, IntImm) or _grows(loop.extent, bounded) for loop in self._loops)
+    def _least_count(self, var: Var) -> int:
+        """Return a number of values that a variable takes at least, 1 if it is zero, and 0 if no number is known."""
+        loop = next((loop for loop in self._loops if loop.var is var), None)
+        if loop is None:
+            return _MANY
+        if not isinstance(loop.extent, IntImm):
+            return _MANY if are_unlimited(self._loops) else 0
+        return loop.extent.value if is_zero(loop.min) else 0
 
 
-def _grows(extent: Expr, bounded: Collection[Var]) -> bool:
+#: The number of values of a variable that has no known range.
+_MANY = 1 << 62
+
+
+def _canonical_size(terms: Sequence[tuple[Expr, int]]) -> int:
+    """Return the number of nodes in a sum of multiples of terms."""
+    return sum([_size(term) + (1 if factor == 1 else 3) for term, factor in terms]) - 1
+
+
+def are_unlimited(loops: Sequence[For]) -> bool:
+    """Return whether the extents of ``loops`` that are not constant have no upper bound, even if all are positive: a
+    positive extent gives no upper bound of a size if all extents grow with the sizes."""
+    bounded = {loop.var for loop in loops}
+    return all(isinstance(loop.extent, IntImm) or grows(loop.extent, bounded) for loop in loops)
+
+
+def grows(extent: Expr, bounded: Collection[Var]) -> bool:
     """Return whether an extent is built from positive numbers and variables, none of them ``bounded``, by operations
     whose result grows without limit as they grow."""
     if isinstance(extent, BinaryOp) and extent.op in ("add", "mul", "floordiv"):
         number = constant_value(extent.b)
         if (number is None and extent.op == "floordiv") or (number is not None and number <= 0):
             return False
-        return _grows(extent.a, bounded) and (number is not None or _grows(extent.b, bounded))
+        return grows(extent.a, bounded) and (number is not None or grows(extent.b, bounded))
     return isinstance(extent, Var) and extent not in bounded
 
 
-def may_be_divided(extent: Expr, sizes: Collection[Var]) -> bool:
-    """Return whether a number other than one may be known to divide an extent: not if it is a product of ``sizes``."""
-    if isinstance(extent, BinaryOp) and extent.op == "mul":
-        return may_be_divided(extent.a, sizes) or may_be_divided(extent.b, sizes)
-    return extent not in sizes
+def may_be_divided(extent: Expr, number: int, sizes: Collection[Var]) -> bool:
+    """Return whether ``number`` may be known to divide an extent: not if it is a product of ``sizes`` and of numbers
+    whose product it does not divide."""
+    parts = [extent]
+    product = 1
+    while parts:
+        part = parts.pop()
+        if isinstance(part, BinaryOp) and part.op == "mul":
+            parts += part.a, part.b
+        elif isinstance(part, IntImm):
+            product *= part.value
+        elif part not in sizes:
+            return True
+    return product % number == 0
 
 
-def _size(expr: Expr) -> int:
-    return sum(1 for _ in walk(expr))
+def _size(expr: Node) -> int:
+    return sum(map(_size, expr.parts()), 1)

@@ -201,6 +201,11 @@ class State:
         """``name``, numbered if a buffer has it already."""
         return unique_name(name, self.buffers())
 
+    @property
+    def variables(self) -> tuple[Var, ...]:
+        """The symbolic dimensions."""
+        return self._func.variables
+
     # -- editing -------------------------------------------------------------------------------------------------
 
     def with_body(self, body: Stmt | None, one_to_one: bool = False) -> State:

@@ -11,7 +11,7 @@ from tilewright.tensorir.arith import Analyzer
 from tilewright.tensorir.expr import Expr, Var, as_expr
 from tilewright.tensorir.functor import walk
 from tilewright.tensorir.schedule import Schedule, state
-from tilewright.tensorir.schedule.questions import Questions
+from tilewright.tensorir.schedule.questions import Questions, may_be_divided
 from tilewright.tensorir.stmt import For, SeqStmt
 
 
@@ -53,12 +53,45 @@ def test_the_place_of_a_split_loop_is_short_already() -> None:
         assert analyzed(loops, place) is place
 
 
+def test_a_single_term_that_varies_is_all_that_is_left() -> None:
+    i, j, k = loops = [loop("i", 1), loop("j", 1), loop("k", 16)]
+    found, needed = asked(loops, (i.var * 4 + j.var) * 16 + k.var * 2)
+    assert found is k.var * 2 and not needed
+    found, needed = asked(loops, i.var * 4 + j.var)
+    assert found is as_expr(0) and not needed
+
+
+def test_quotients_and_remainders_of_longer_loops_are_short_already() -> None:
+    n, inner = Var("n"), Var("inner")
+    for extent in (32, n * 16):
+        fused = loop("fused", extent)
+        for place in (fused.var % 16 * 8 + inner, fused.var // 16 * 8 + inner):
+            found, needed = asked([fused], place)
+            assert found is place and not needed
+            assert analyzed([fused], place) is place
+
+
+def test_a_remainder_of_a_shorter_loop_is_given_to_the_analyzer() -> None:
+    fused, inner = loop("fused", 16), Var("inner")
+    found, needed = asked([fused], fused.var % 16 * 8 + inner)
+    assert needed and str(found) == str(fused.var * 8 + inner)
+
+
+def test_a_number_divides_a_product_of_sizes_if_it_divides_the_numbers_in_it() -> None:
+    n, m = Var("n"), Var("m")
+    assert may_be_divided(n * 2048 * m, 64, (n, m))
+    assert not may_be_divided(n * 2048 * m, 48, (n, m))
+    assert not may_be_divided(n, 2, (n, m))
+    assert may_be_divided((n + 15) // 16, 2, (n, m))
+
+
 @pytest.mark.parametrize("case", ["one iteration", "twice", "two factors", "bounded", "quotient"])
 def test_what_may_get_shorter_is_given_to_the_analyzer(case: str) -> None:
     n = Var("n")
     i, j = loop("i", 7), loop("j", 4)
+    once = loop("once", 1)
     loops, place = {
-        "one iteration": ([loop("i", 1), j], None),
+        "one iteration": ([i, once, j], (i.var * 3 + once.var) * 4 + j.var),
         "twice": ([i, j], i.var * 4 + i.var),
         "two factors": ([i, j], (i.var * 4 + j.var * 2) * 16),
         "bounded": ([loop("i", 2 - n), j], None),
