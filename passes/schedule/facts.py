@@ -25,7 +25,7 @@ from tilewright.tensorir.functor import CHOICES, kinds, uses_var, walk_to
 from tilewright.tensorir.keys import AUTO, MANUAL, SCHEDULE_MODE
 from tilewright.tensorir.schedule import BlockRef, LoopRef, Schedule
 from tilewright.tensorir.schedule.blocks import accesses
-from tilewright.tensorir.schedule.nests import walk_nests
+from tilewright.tensorir.schedule.nests import blocks_in
 from tilewright.tensorir.stmt import Block, BufferStore, For, IterVar, PrimFunc
 
 #: A load from or a store to a buffer.
@@ -51,9 +51,9 @@ def loop_of(schedule: Schedule, ref: LoopRef) -> For:
     return found
 
 
-def blocks_of(func: PrimFunc) -> list[Block]:
+def blocks_of(func: PrimFunc) -> tuple[Block, ...]:
     """Return the blocks of a function that can be scheduled, in program order."""
-    return [stmt for stmt in walk_nests(func.body) if isinstance(stmt, Block)]
+    return blocks_in(func.body)
 
 
 def accesses_of(block: Block) -> list[Access]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tilewright.passes.schedule.cost import MOST_COPIED, MOST_NESTED, is_expensive
 from tilewright.passes.schedule.facts import (
     block_of,
+    blocks_of,
     case_variables,
     constant,
     contraction,
@@ -133,7 +134,7 @@ def has_contraction(schedule: Schedule) -> bool:
     """Return whether some block sums products of elements that several results share. Where each result has elements of
     its own (the product of two images, summed for each channel), a tile of results would load as much as it
     multiplies."""
-    return any(_shares_elements(block_of(schedule, ref)) for ref in reduction_blocks(schedule))
+    return any(map(_shares_elements, blocks_of(schedule.func)))
 
 
 def _shares_elements(block: Block) -> bool:
@@ -146,4 +147,5 @@ def _shares_elements(block: Block) -> bool:
 
 def reduction_blocks(schedule: Schedule) -> list[BlockRef]:
     """Return the blocks that reduce, in program order."""
-    return [ref for ref in schedule.get_blocks() if reductions(block_of(schedule, ref))]
+    refs = schedule.get_blocks()
+    return [ref for ref, block in zip(refs, blocks_of(schedule.func), strict=True) if reductions(block)]

@@ -107,7 +107,7 @@ class Schedule:
         own = self._state.block(block)
         read = accesses(own).reads
         others = self._state.all_blocks()
-        return [BlockRef(b.name) for b in others if b is not own and any(w in read for w in accesses(b).writes)]
+        return [BlockRef(b.name) for b in others if b is not own and not read.keys().isdisjoint(accesses(b).writes)]
 
     @recorded
     def get_consumers(self, block: BlockRef) -> list[BlockRef]:
@@ -115,7 +115,7 @@ class Schedule:
         own = self._state.block(block)
         written = accesses(own).writes
         others = self._state.all_blocks()
-        return [BlockRef(b.name) for b in others if b is not own and any(r in written for r in accesses(b).reads)]
+        return [BlockRef(b.name) for b in others if b is not own and not written.keys().isdisjoint(accesses(b).reads)]
 
     # -- loops ---------------------------------------------------------------------------------------------------
 

@@ -52,6 +52,7 @@ class State:
         self._apart: Collection[str] = frozenset()
         self._paths: dict[Var | str, tuple[Stmt, ...] | None] = {}
         self._blocks: tuple[Block, ...] | None = None
+        self._named: dict[str, Block] | None = None
 
     @property
     def func(self) -> PrimFunc:
@@ -121,8 +122,13 @@ class State:
 
     def block(self, ref: BlockRef) -> Block:
         """The block that a handle stands for."""
-        found = self.block_path(ref)[-1]
-        assert isinstance(found, Block)
+        named = self._named
+        if named is None:
+            named = self._named = {block.name: block for block in self.all_blocks()}
+        found = named.get(ref.name) if isinstance(ref, BlockRef) else None
+        if found is None:
+            self.block_path(ref)  # says what is wrong
+        assert found is not None
         return found
 
     def loop_path(self, ref: LoopRef) -> tuple[Stmt, ...]:
@@ -264,6 +270,7 @@ class State:
         made._apart = self._apart if apart is None else apart
         made._paths = {}
         made._blocks = None
+        made._named = None
         return made
 
     def allocate(self, buffer: Buffer) -> State:
