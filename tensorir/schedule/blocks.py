@@ -93,32 +93,41 @@ def _regions_of(block: Block) -> tuple[tuple[BufferRegion, ...], tuple[BufferReg
     """
     found = accesses(block)
     inner = found.inner.difference([item.var for item in block.iters])
+    points: dict[Expr, Range] = {}
     reads: list[BufferRegion] = []
     for buffer, loads in found.reads.items():
         if buffer not in found.writes or block.init is None:
-            reads.extend(_distinct_regions(buffer, [load.indices for load in loads], inner))
+            reads.extend(_distinct_regions(buffer, [load.indices for load in loads], inner, points))
     writes: list[BufferRegion] = []
     for buffer, stores in found.writes.items():
-        writes.extend(_distinct_regions(buffer, [store.indices for store in stores], inner))
+        writes.extend(_distinct_regions(buffer, [store.indices for store in stores], inner, points))
     return tuple(reads), tuple(writes)
 
 
-def _region(buffer: Buffer, indices: Sequence[Expr], inner: Set[Var]) -> BufferRegion:
+def _region(buffer: Buffer, indices: Sequence[Expr], inner: Set[Var], points: dict[Expr, Range]) -> BufferRegion:
+    """Return what an access reads or writes; regions share the ``points``, ranges of one index."""
     ranges = []
     for index, extent in zip(indices, buffer.shape, strict=True):
-        varies = kinds(index) & LOADS or (inner and not leaves(index).isdisjoint(inner))
-        ranges.append(Range(_ZERO, extent) if varies else Range(index, _ONE))
+        found = points.get(index)
+        if found is None:
+            if kinds(index) & LOADS or (inner and not leaves(index).isdisjoint(inner)):
+                found = Range(_ZERO, extent)
+            else:
+                found = points[index] = Range(index, _ONE)
+        ranges.append(found)
     return BufferRegion(buffer, tuple(ranges))
 
 
-def _distinct_regions(buffer: Buffer, places: list[tuple[Expr, ...]], inner: Set[Var]) -> list[BufferRegion]:
+def _distinct_regions(
+    buffer: Buffer, places: list[tuple[Expr, ...]], inner: Set[Var], points: dict[Expr, Range]
+) -> list[BufferRegion]:
     if len(places) == 1:
-        return [_region(buffer, places[0], inner)]
+        return [_region(buffer, places[0], inner, points)]
     distinct: dict[tuple[object, ...], BufferRegion] = {}
     for indices in places:
         key = tuple([structure(index) for index in indices])
         if key not in distinct:
-            distinct[key] = _region(buffer, indices, inner)
+            distinct[key] = _region(buffer, indices, inner, points)
     return list(distinct.values())
 
 
