@@ -41,7 +41,7 @@ from tilewright.passes.schedule.facts import (
 from tilewright.passes.schedule.redirect import AccessRedirector
 from tilewright.tensorir.dtype import INT64
 from tilewright.tensorir.expr import BinaryOp, Buffer, Expr, Var, binary
-from tilewright.tensorir.functor import Mutator, substitute, walk
+from tilewright.tensorir.functor import Mutator, substitute
 from tilewright.tensorir.node import Node
 from tilewright.tensorir.schedule.blocks import change_block
 from tilewright.tensorir.schedule.indices import structure
@@ -218,10 +218,13 @@ class _Plan:
 def _mentions(block: Block) -> dict[Node, int]:
     """Count the occurrences of each variable in a block's init, body and ``needed`` condition."""
     found: dict[Node, int] = {}
-    for part in (block.init, block.body, block.needed):
-        for node in walk(part) if part is not None else ():
-            if isinstance(node, Var):
-                found[node] = found.get(node, 0) + 1
+    stack: list[Node] = [part for part in (block.init, block.body, block.needed) if part is not None]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, Var):
+            found[node] = found.get(node, 0) + 1
+        else:
+            stack += node.parts()
     return found
 
 

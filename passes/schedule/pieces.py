@@ -60,7 +60,7 @@ def separate_pieces(schedule: Schedule) -> tuple[Schedule, list[str]]:
     Returns:
         a schedule of the function with the divided blocks, and remarks about them.
     """
-    if not any(map(_selects, blocks_of(schedule.func))):
+    if not any(map(_chooses_by_size, blocks_of(schedule.func))):
         return schedule, []
     state = State(schedule.func)
     table: dict[Stmt, Stmt | None] = {}
@@ -81,8 +81,13 @@ def separate_pieces(schedule: Schedule) -> tuple[Schedule, list[str]]:
     return (Schedule(state.replace(table).func), remarks) if table else (schedule, remarks)
 
 
-def _selects(block: Block) -> bool:
-    return isinstance(block.body, BufferStore) and isinstance(block.body.value, Select)
+def _chooses_by_size(block: Block) -> bool:
+    """Return whether the formula of a block is chosen by comparing a variable with a place that may depend on sizes."""
+    value = block.body.value if isinstance(block.body, BufferStore) else None
+    condition = value.condition if isinstance(value, Select) else None
+    if not isinstance(condition, Compare) or condition.op != "lt":
+        return False
+    return isinstance(condition.a, Var) and not isinstance(condition.b, IntImm)
 
 
 def _pieces_of(block: Block, loops: Sequence[For], state: State) -> list[_Piece]:
