@@ -89,8 +89,8 @@ class _Loops(Mutator):
         block = loops[-1].body
         if not isinstance(block, Block):
             return self.generic_mutate(loop)  # type: ignore[no-any-return]
-        dropped = _dropped(block) if is_plain_nest(loops, block) else []
-        if not dropped:
+        dropped = _dropped(block)
+        if not dropped or not is_plain_nest(loops, block):
             return loop
         self.count += len(dropped)
         zeros: dict[Var, Expr] = {item.var: item.min for item in dropped}
