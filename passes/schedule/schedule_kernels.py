@@ -45,8 +45,8 @@ from tilewright.tensorir.errors import PassError, ScheduleError
 from tilewright.tensorir.functor import walk_statements
 from tilewright.tensorir.keys import AUTO, SCHEDULE_MODE
 from tilewright.tensorir.schedule import BlockRef, Schedule
-from tilewright.tensorir.schedule.nests import blocks_in, loops_in, path_to, walk_nests
-from tilewright.tensorir.stmt import Block, For, PrimFunc
+from tilewright.tensorir.schedule.nests import blocks_in, walk_nests
+from tilewright.tensorir.stmt import Allocate, Block, For, PrimFunc, SeqStmt, Stmt
 from tilewright.tensorir.target import Target
 
 
@@ -131,10 +131,10 @@ def apply_rules(schedule: Schedule, target: Target, ctx: PassContext, blocks: Se
             schedule = run.apply_first(rules, schedule, None) if schedule is first else schedule
             continue
         for ref in schedule.get_blocks():
-            if (blocks is None or ref.name in blocks) and _has_plain_loops(schedule, ref):
+            if (blocks is None or ref.name in blocks) and run.has_plain_loops(schedule, ref):
                 schedule = run.apply_first(rules, schedule, ref)
     for ref in schedule.get_blocks():
-        if ref.name in run.failed and _has_plain_loops(schedule, ref):
+        if ref.name in run.failed and run.has_plain_loops(schedule, ref):
             ctx.remark(f"block {ref.name} not scheduled: {run.failed[ref.name]}", kind="missed")
     run.check_settings()
     return schedule
@@ -170,6 +170,7 @@ class _Run:
         self.failed: dict[str, str] = {}
         self.refused: dict[str, str] = {}
         self.followed: set[str] = set()
+        self._plain: tuple[Schedule, set[str]] | None = None
 
     def apply_first(self, rules: list[ScheduleRule[Any]], schedule: Schedule, ref: BlockRef | None) -> Schedule:
         """Apply the first of ``rules`` that fits; return the schedule, unchanged if none fits."""
@@ -210,6 +211,12 @@ class _Run:
             return attempt, [*said, ("plan", f"plan of {rule.name}: {plan_text(plan, nest.given)}")]
         return None, said
 
+    def has_plain_loops(self, schedule: Schedule, ref: BlockRef) -> bool:
+        """Return whether a block still exists and is enclosed in loops, none of which is scheduled."""
+        if self._plain is None or self._plain[0] is not schedule:
+            self._plain = schedule, _plain_blocks(schedule.func.body)
+        return ref.name in self._plain[1]
+
     def check_settings(self) -> None:
         """Check that all settings in attributes of the function were used.
 
@@ -224,8 +231,19 @@ class _Run:
             )
 
 
-def _has_plain_loops(schedule: Schedule, ref: BlockRef) -> bool:
-    """Return whether a block still exists and is enclosed in loops, none of which is scheduled."""
-    path = path_to(schedule.func.body, ref.name)
-    loops = [] if path is None else loops_in(path)
-    return bool(loops) and all(loop.kind == "serial" for loop in loops)
+def _plain_blocks(body: Stmt) -> set[str]:
+    """Return the names of the blocks that are enclosed in loops, none of which is scheduled."""
+    found: set[str] = set()
+    waiting = [(body, False)]
+    while waiting:
+        stmt, is_inside = waiting.pop()
+        if isinstance(stmt, For):
+            if stmt.kind == "serial":
+                waiting.append((stmt.body, True))
+        elif isinstance(stmt, SeqStmt):
+            waiting += [(part, is_inside) for part in stmt.stmts]
+        elif isinstance(stmt, Allocate):
+            waiting.append((stmt.body, is_inside))
+        elif isinstance(stmt, Block) and is_inside:
+            found.add(stmt.name)
+    return found
