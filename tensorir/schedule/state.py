@@ -34,6 +34,20 @@ from tilewright.tensorir.stmt import Allocate, Block, For, PrimFunc, SeqStmt, St
 from tilewright.tensorir.unique_names import unique_name
 
 
+class _Shared:
+    """What the versions of a function share: the results of analyzers about them, made when the first is needed."""
+
+    def __init__(self, func: PrimFunc) -> None:
+        self._func = func
+        self._findings: Findings | None = None
+
+    @property
+    def findings(self) -> Findings:
+        if self._findings is None:
+            self._findings = Findings(order_of(self._func), shared=True)
+        return self._findings
+
+
 class State:
     """One version of the function. Blocks and loops are looked up from the body down: every sequence keeps an index of
     the blocks and loops in its statements, and most edits leave most sequences as they are."""
@@ -41,10 +55,7 @@ class State:
     def __init__(self, func: PrimFunc) -> None:
         self._func = func
         self.body = func.body
-        #: The version that the schedule began with.
-        self._first = self
-        #: Results of analyzers about this version and those after it; made when the first is needed.
-        self._findings: Findings | None = None
+        self._shared = _Shared(func)
         #: Whether the schedule began with a function in which no loop holds two blocks and none has a predicate: then
         #: blocks have come together only by primitives that keep what a block reads produced in the same iteration,
         #: and predicates only say that iteration variables stay in their ranges.
@@ -127,7 +138,7 @@ class State:
             named = self._named = {block.name: block for block in self.all_blocks()}
         found = named.get(ref.name) if isinstance(ref, BlockRef) else None
         if found is None:
-            self.block_path(ref)  # says what is wrong
+            self.block_path(ref)  # it raises, and says what is wrong
         assert found is not None
         return found
 
@@ -265,7 +276,7 @@ class State:
         made = State.__new__(State)
         made._func = self._func
         made.body = body
-        made._first = self._first
+        made._shared = self._shared
         made.from_separate_nests = self.from_separate_nests
         made._apart = self._apart if apart is None else apart
         made._paths = {}
@@ -279,21 +290,13 @@ class State:
 
     # -- arithmetic ----------------------------------------------------------------------------------------------
 
-    @property
-    def findings(self) -> Findings:
-        """Results of analyzers about the versions of the function."""
-        first = self._first
-        if first._findings is None:
-            first._findings = Findings(order_of(first._func), shared=True)
-        return first._findings
-
     def questions(self, loops: Sequence[For]) -> Questions:
         """Return the object that answers questions about expressions inside ``loops`` (outer ones first)."""
         return Questions(loops, functools.partial(self.analyzer, loops))
 
     def analyzer(self, loops: Iterable[For] = ()) -> Analyzer:
         """An analyzer that knows the symbolic dimensions (none is negative) and the ranges of ``loops``."""
-        analyzer = Analyzer(self.findings)
+        analyzer = Analyzer(self._shared.findings)
         for var in self._func.variables:
             analyzer.bind_nonnegative(var)
         for loop in loops:
