@@ -102,17 +102,21 @@ class BoundedTerms:
             home = here.home(term)
             if home is here:
                 found = self._find_interval(term)
-                known = self.facts.intervals.get(term)
-                if known is not None:
-                    found = known if found is EVERYTHING else found.intersect(known)
             else:
                 found = home.intervals.get(term)
                 if found is None:
-                    found = self.ask_in(home, self.term_interval, term)
+                    found = home.intervals[term] = self.ask_in(home, self._find_interval, term)
             here.intervals[term] = found
         return found
 
     def _find_interval(self, term: Expr) -> Interval:
+        found = self._by_operands(term)
+        known = self.facts.intervals.get(term)
+        if known is None:
+            return found
+        return known if found is EVERYTHING else found.intersect(known)
+
+    def _by_operands(self, term: Expr) -> Interval:
         factors = self._factors.get(term)
         if factors is not None:
             if len(factors) % 2 == 0 and len(set(factors)) == 1:

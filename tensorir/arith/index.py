@@ -25,28 +25,25 @@ class IndexAlgebra(DividingAlgebra):
 
     def linear(self, expr: Expr) -> Linear:
         """The canonical form of an int64 scalar."""
+        if type(expr) is IntImm:  # its form depends on no facts
+            found = self._numbers.get(expr)
+            if found is None:
+                found = self._numbers[expr] = constant(expr.value)
+            return found
         here = self.here
         found = here.linear.get(expr)
         if found is None:
-            if type(expr) is IntImm:  # its form depends on no facts
-                return self._number(expr)
             if type(expr) is Var:
-                found = here.linear[expr] = self._variable(expr)
-                return found
-            home = here.home(expr)
-            if home is here:
-                found = self._convert(expr)
+                found = self._variable(expr)
             else:
-                found = home.linear.get(expr)
-                if found is None:
-                    found = self.ask_in(home, self.linear, expr)
+                home = here.home(expr)
+                if home is here:
+                    found = self._convert(expr)
+                else:
+                    found = home.linear.get(expr)
+                    if found is None:
+                        found = home.linear[expr] = self.ask_in(home, self._convert, expr)
             here.linear[expr] = found
-        return found
-
-    def _number(self, expr: IntImm) -> Linear:
-        found = self._numbers.get(expr)
-        if found is None:
-            found = self._numbers[expr] = constant(expr.value)
         return found
 
     def _convert(self, expr: Expr) -> Linear:
@@ -80,7 +77,7 @@ class IndexAlgebra(DividingAlgebra):
         op = expr.op
         a = self.linear(expr.a)
         if op == "mul" and type(expr.b) is IntImm:
-            return a.scale(self._number(expr.b).const)
+            return a.scale(expr.b.value)
         b = self.linear(expr.b)
         if op == "add":
             return self.merge_remainders(a + b)

@@ -141,6 +141,8 @@ class RewritingAlgebra(ComparingAlgebra):
     def canonical(self, expr: Expr) -> Expr:
         """The canonical form of ``expr``: the same object for all expressions whose forms are the same, as long as
         this analyzer learns nothing new about their variables."""
+        if type(expr) is IntImm:
+            return expr
         here = self.here
         known = here.fast if self._fast else here.simplified
         found = known.get(expr)
@@ -150,9 +152,11 @@ class RewritingAlgebra(ComparingAlgebra):
                 found = self._rewrite(expr)
                 known[found] = found
             else:
-                found = (home.fast if self._fast else home.simplified).get(expr)
+                kept = home.fast if self._fast else home.simplified
+                found = kept.get(expr)
                 if found is None:
-                    found = self.ask_in(home, self.canonical, expr)
+                    found = self.ask_in(home, self._rewrite, expr)
+                    kept[expr] = kept[found] = found
             known[expr] = found
         return found
 
