@@ -74,7 +74,7 @@ class Analyzer(RewritingAlgebra):
         facts.say(lambda witness: witness.bound(var, low, count, kept=mentioned))
         if var.dtype is INT64:
             facts.set_range(var, (lower_form, None if count is None else upper_form))
-            if count is not None and lower_form.const == upper_form.const and lower_form.key == upper_form.key:
+            if count is not None and lower_form.equals(upper_form):
                 facts.set_value(var, lower_form)
         else:
             facts.set_range(var, None)

@@ -12,7 +12,7 @@ from tilewright.tensorir.functor import uses_var
 def assume_comparison(algebra: IndexAlgebra, op: str, form: Linear) -> None:
     """Add to the facts of ``algebra`` what follows from ``form op 0``, where ``form`` is an index."""
     if op in ("lt", "le"):
-        _assume_nonnegative(algebra, (-form).shift(-1 if op == "lt" else 0))
+        _assume_nonnegative(algebra, ~form if op == "lt" else -form)
     elif op in ("gt", "ge"):
         _assume_nonnegative(algebra, form.shift(-1 if op == "gt" else 0))
     elif op == "eq":
@@ -20,7 +20,7 @@ def assume_comparison(algebra: IndexAlgebra, op: str, form: Linear) -> None:
     elif algebra.interval(form).lower == 0:  # != 0 and >= 0
         _assume_nonnegative(algebra, form.shift(-1))
     elif algebra.interval(form).upper == 0:
-        _assume_nonnegative(algebra, (-form).shift(-1))
+        _assume_nonnegative(algebra, ~form)
 
 
 def _assume_nonnegative(algebra: IndexAlgebra, form: Linear) -> None:

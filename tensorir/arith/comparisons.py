@@ -16,7 +16,7 @@ class ComparingAlgebra(ProvingAlgebra):
         """Return whether ``a op b`` is always true or always false."""
         if a.is_const and b.is_const:  # whose difference may not fit into an int64
             return fold_compare(op, a.const, b.const)
-        if a.key == b.key:
+        if a.equals(b):
             return op in ("eq", "le", "ge")
         if not (self.is_exact(a) and self.is_exact(b)):
             return None
@@ -24,13 +24,19 @@ class ComparingAlgebra(ProvingAlgebra):
         if op in ("eq", "ne"):
             equal = self._decide_zero(form, budget)
             return equal if op == "eq" or equal is None else not equal
-        if op in ("gt", "ge"):
-            form = -form
-        if op in ("le", "ge"):
+        if op in ("le", "gt"):
             form = form.shift(-1)
-        if self.is_nonnegative((-form).shift(-1), budget):
+        # The comparison says that the form is negative, or that it is not.
+        negative = op in ("lt", "le")
+        bounds = self.interval(form)
+        if bounds.upper < 0 or bounds.lower >= 0:
+            return bounds.upper < 0 if negative else bounds.lower >= 0
+        if not self.may_prove(form):
+            return None
+        true, false = (~form, form) if negative else (form, ~form)
+        if self.proves(true, budget):
             return True
-        return False if self.is_nonnegative(form, budget) else None
+        return False if self.proves(false, budget) else None
 
     def _decide_zero(self, form: Linear, budget: int) -> bool | None:
         if form.is_const:
@@ -38,7 +44,7 @@ class ComparingAlgebra(ProvingAlgebra):
         coefficient, base = self.modular(form)
         if coefficient and base % coefficient:
             return False
-        if self.is_nonnegative(form.shift(-1), budget) or self.is_nonnegative((-form).shift(-1), budget):
+        if self.is_nonnegative(form.shift(-1), budget) or self.is_nonnegative(~form, budget):
             return False
         return True if self.is_nonnegative(form, budget) and self.is_nonnegative(-form, budget) else None
 

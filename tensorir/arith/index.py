@@ -99,7 +99,7 @@ class IndexAlgebra(DividingAlgebra):
 
     def extremum(self, op: str, a: Linear, b: Linear) -> Linear:
         """``min(a, b)`` or ``max(a, b)``."""
-        if a.key == b.key:
+        if a.equals(b):
             return a
         if a.is_const and b.is_const:
             return constant(min(a.const, b.const) if op == "min" else max(a.const, b.const))

@@ -55,14 +55,14 @@ class Linear:
 
     def combine(self, other: Linear, factor: int) -> Linear:
         """``self + factor * other``."""
+        added = other.terms
+        if not added:
+            return self.shift(factor * other.const)
+        if factor == 1 and not self.terms:
+            return other.shift(self.const)
         const = self.const + factor * other.const
         if not -_SHORT <= const <= _SHORT:
             const = wrap64(const)
-        added = other.terms
-        if not added:
-            return Linear(self.terms, const)
-        if factor == 1 and not self.terms:
-            return Linear(added, const)
         terms = self.terms.copy()
         for term, coefficient in added.items():
             total = terms.get(term, 0) + factor * coefficient
@@ -83,9 +83,22 @@ class Linear:
     def __neg__(self) -> Linear:
         return self.scale(-1)
 
+    def __invert__(self) -> Linear:
+        """``-1 - self``, which is negative where ``self`` is not."""
+        return self.scale(-1).shift(-1)
+
+    def equals(self, other: Linear) -> bool:
+        """Return whether the two forms are the same; their keys cost more where nothing else asks for them."""
+        return self is other or (self.const == other.const and self.terms == other.terms)
+
     def shift(self, amount: int) -> Linear:
         """``self + amount``."""
-        return Linear(self.terms, wrap64(self.const + amount)) if amount else self
+        if not amount:
+            return self
+        const = self.const + amount
+        if not -_SHORT <= const <= _SHORT:
+            const = wrap64(const)
+        return Linear(self.terms, const)
 
     def scale(self, factor: int) -> Linear:
         """``self * factor``."""
@@ -100,7 +113,10 @@ class Linear:
                 scaled = wrap64(scaled)
             if scaled:
                 terms[term] = scaled
-        return Linear(terms, wrap64(self.const * factor))
+        const = self.const * factor
+        if not -_SHORT <= const <= _SHORT:
+            const = wrap64(const)
+        return Linear(terms, const)
 
     def without(self, term: Expr) -> Linear:
         """The form without its multiple of ``term``."""

@@ -58,8 +58,11 @@ class ProvingAlgebra(IndexAlgebra):
         bounds = self.interval(form)
         if bounds.lower >= 0:
             return True
-        if bounds.upper < 0 or not self._may_help(form) or not self.is_exact(form):
-            return False
+        return bounds.upper >= 0 and self.may_prove(form) and self.is_exact(form) and self.proves(form, budget)
+
+    def proves(self, form: Linear, budget: int) -> bool:
+        """Return whether symbolic bounds prove that ``form``, an index whose constant bounds do not decide, is never
+        negative."""
         key = (form.key, budget)
         here = self.here
         found = here.proofs.get(key)
@@ -87,16 +90,16 @@ class ProvingAlgebra(IndexAlgebra):
                     return True
         return False
 
-    def _may_help(self, form: Linear) -> bool:
+    def may_prove(self, form: Linear) -> bool:
         """Return whether any symbolic bound is known for a term of the form."""
         if self.facts.nonnegative:
             return True
         ranges = self.facts.ranges
-        return any(
-            isinstance(factor, (BinaryOp, Select)) or factor in ranges
-            for term in form.terms
-            for factor in self.factors(term)
-        )
+        for term in form.terms:
+            for factor in self.factors(term):
+                if factor in ranges or isinstance(factor, (BinaryOp, Select)):
+                    return True
+        return False
 
     def _search(self, form: Linear, search: _Search) -> bool:
         bounds = self.interval(form)
@@ -221,7 +224,7 @@ class ProvingAlgebra(IndexAlgebra):
     ) -> Iterator[list[Step]]:
         """``x - n + 1 <= n * (x // n) <= x`` for ``n > 0``."""
         divisor, whole = self.linear(quotient.b), self.linear(quotient.a)
-        if divisor.key != self.product(cofactors).key or self.interval(divisor).lower <= 0 or not self.is_exact(whole):
+        if not divisor.equals(self.product(cofactors)) or self.interval(divisor).lower <= 0 or not self.is_exact(whole):
             return
         bound = whole - divisor.shift(-1) if coefficient > 0 else whole
         yield [(form.without(term), 1, bound, coefficient)]

@@ -81,7 +81,7 @@ class _Extremes:
         if term.op == "floormod":
             low, high = self._eliminate(a, var, False), self._eliminate(a, var, True)
             first, last = analyzer.floordiv(low, b), analyzer.floordiv(high, b)
-            if first.key == last.key:  # the whole range has one quotient
+            if first.equals(last):  # the whole range has one quotient
                 return analyzer.floormod(high if upper else low, b)
             return b.shift(-1) if upper else constant(0)
         raise _NoBoundError
@@ -223,7 +223,7 @@ def _partition(condition: Expr, var: Var, extremes: _Extremes) -> tuple[Linear |
     if not analyzer.is_exact(form):
         raise _NoBoundError
     if condition.op == "eq":
-        first, second = _below(form.shift(-1), var, extremes), _below((-form).shift(-1), var, extremes)
+        first, second = _below(form.shift(-1), var, extremes), _below(~form, var, extremes)
         return _tighter("max", first[0], second[0], analyzer), _tighter("min", first[1], second[1], analyzer)
     if condition.op in ("gt", "ge"):
         form = -form
