@@ -5,12 +5,11 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
 from typing import TypeVar
 
 from tilewright.passes.tensor.findings import findings
 from tilewright.tensorir.arith.analyzer import Analyzer
-from tilewright.tensorir.arith.facts import Findings
+from tilewright.tensorir.arith.facts import Findings, Scope
 from tilewright.tensorir.dtype import INT64
 from tilewright.tensorir.expr import BinaryOp, Expr, IntImm, UnaryOp, Var
 from tilewright.tensorir.functor import Mutator
@@ -30,8 +29,7 @@ def _define_range(var: Var, low: Expr, extent: Expr, analyzer: Analyzer) -> None
 
 def _enter_loop(var: Var, low: Expr, extent: Expr, analyzer: Analyzer) -> None:
     analyzer.bind(var, low, extent)
-    if not isinstance(extent, IntImm):
-        analyzer.assume(extent > 0)  # the body runs, so the range is not empty
+    analyzer.assume(extent > 0)  # the body runs, so the range is not empty
 
 
 def _define(var: Var, value: Expr, analyzer: Analyzer) -> None:
@@ -64,9 +62,9 @@ class ScopedMutator(Mutator):
     def __init__(self, func: PrimFunc | None = None, *, fast: bool = False) -> None:
         self._findings = Findings() if func is None else findings(func)
         self._analyzer = Analyzer(self._findings, fast=fast)
-        #: The pending facts of enclosing scopes, outermost first, and the scopes whose facts the analyzer knows.
+        #: The pending facts of enclosing places, outermost first, and the analyzer's scopes around the facts it knows.
         self._to_learn: list[Callable[[Analyzer], None]] = []
-        self._learned: list[AbstractContextManager[None]] = []
+        self._left: list[Scope] = []
         #: The pending definitions of enclosing variables for the analyzer of ranges, outermost first.
         self._to_define: list[Callable[[Analyzer], None]] = []
         self._ranges: Analyzer | None = None
@@ -86,13 +84,13 @@ class ScopedMutator(Mutator):
     @property
     def analyzer(self) -> Analyzer:
         """The analyzer, which knows the facts that hold at this place. (Get it anew inside of another statement.)"""
-        for learn in self._to_learn:
-            scope = self._analyzer.scope()
-            scope.__enter__()
-            self._learned.append(scope)
-            learn(self._analyzer)
-        self._to_learn.clear()
-        return self._analyzer
+        analyzer = self._analyzer
+        if self._to_learn:
+            for learn in self._to_learn:
+                self._left.append(analyzer.open_scope())
+                learn(analyzer)
+            self._to_learn.clear()
+        return analyzer
 
     @property
     def range_analyzer(self) -> Analyzer:
@@ -106,9 +104,10 @@ class ScopedMutator(Mutator):
         if ranges is None:
             ranges = self._ranges = Analyzer(Findings(self._findings.order))
             self._bind_sizes(ranges)
-        for define in self._to_define:
-            define(ranges)
-        self._to_define.clear()
+        if self._to_define:
+            for define in self._to_define:
+                define(ranges)
+            self._to_define.clear()
         return ranges
 
     @contextlib.contextmanager
@@ -130,7 +129,7 @@ class ScopedMutator(Mutator):
         if self._to_learn:  # no query came
             self._to_learn.pop()
         else:
-            self._learned.pop().__exit__(None, None, None)
+            self._analyzer.close_scope(self._left.pop())
         if defined and self._to_define:
             self._to_define.pop()
 
@@ -141,9 +140,11 @@ class ScopedMutator(Mutator):
     def mutate_in_loop(self, var: Var, low: Expr, extent: Expr, body: Stmt) -> Stmt:
         """Mutate ``body`` under ``low <= var < low + extent``."""
         around = self._step_into(var)
-        learn = functools.partial(_enter_loop, var, low, extent)
+        learn = define = functools.partial(_define_range, var, low, extent)
+        if type(extent) is not IntImm:
+            learn = functools.partial(_enter_loop, var, low, extent)
         try:
-            return self.mutate_where(learn, body, functools.partial(_define_range, var, low, extent))
+            return self.mutate_where(learn, body, define)
         finally:
             self._around = around
 

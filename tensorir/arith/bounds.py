@@ -48,14 +48,24 @@ class BoundedTerms:
         self.here = scope
         self.facts = scope.facts
 
+    def open_scope(self) -> Scope:
+        """Begin a block whose facts are forgotten at its end; return the scope for :meth:`close_scope` to go back to."""
+        self.open_scopes += 1
+        return self.here
+
+    def close_scope(self, outer: Scope) -> None:
+        """Forget what was bound or assumed since ``outer`` was the current scope."""
+        self.open_scopes -= 1
+        self.enter(outer)
+
     def ask_in(self, scope: Scope, question: Callable[[A], R], about: A) -> R:
         """Return the answer to ``question`` in ``scope``, which encloses the current one."""
-        here = self.here
-        self.enter(scope)
+        here, facts = self.here, self.facts
+        self.here, self.facts = scope, scope.facts
         try:
             return question(about)
         finally:
-            self.enter(here)
+            self.here, self.facts = here, facts
 
     def linear(self, expr: Expr) -> Linear:
         """The canonical form of an int64 scalar. :class:`IndexAlgebra`, which knows the operations, overrides this."""

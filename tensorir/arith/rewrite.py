@@ -48,12 +48,10 @@ class _Scope:
         self._outer = algebra.here
 
     def __enter__(self) -> None:
-        self._outer = self._algebra.here
-        self._algebra.open_scopes += 1
+        self._outer = self._algebra.open_scope()
 
     def __exit__(self, *_: object) -> None:
-        self._algebra.open_scopes -= 1
-        self._algebra.enter(self._outer)
+        self._algebra.close_scope(self._outer)
 
 
 class RewritingAlgebra(ComparingAlgebra):
