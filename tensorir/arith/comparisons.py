@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tilewright.tensorir.arith.interval import Bound, Interval
-from tilewright.tensorir.arith.linear import Linear, constant
+from tilewright.tensorir.arith.linear import Linear, constant, wrap64
 from tilewright.tensorir.arith.prove import ProvingAlgebra
 from tilewright.tensorir.expr import Compare, Expr
 from tilewright.tensorir.folding import fold_compare
@@ -61,18 +61,21 @@ class ComparingAlgebra(ProvingAlgebra):
                 form = -form
             form = self._without_low_part(form.shift(-1) if op in ("le", "ge") else form)
             op = "lt"
-        positive = Linear({t: c for t, c in form.terms.items() if c > 0}, 0)
-        negative = Linear({t: -c for t, c in form.terms.items() if c < 0}, 0)
+        positive: dict[Expr, int] = {}
+        negative: dict[Expr, int] = {}
+        for term, coefficient in form.terms.items():
+            if coefficient > 0:
+                positive[term] = coefficient
+            else:
+                negative[term] = -coefficient
         offset = form.const
-        if op == "lt" and positive.is_const:  # offset < negative
-            return self._comparison_node("ge", negative, constant(offset + 1))
-        if negative.is_const:
-            return self._comparison_node(op, positive, constant(-offset))
-        if op == "lt" and offset == -1:
-            return self._comparison_node("le", positive, negative)
-        if offset > 0:
-            return self._comparison_node(op, positive.shift(offset), negative)
-        return self._comparison_node(op, positive, negative.shift(-offset))
+        if op == "lt" and not positive:  # offset < negative
+            return self._comparison_node("ge", Linear(negative, 0), constant(offset + 1))
+        if op == "lt" and negative and offset == -1:
+            return self._comparison_node("le", Linear(positive, 0), Linear(negative, 0))
+        if negative and offset > 0:
+            return self._comparison_node(op, Linear(positive, offset), Linear(negative, 0))
+        return self._comparison_node(op, Linear(positive, 0), Linear(negative, wrap64(-offset)))
 
     def _comparison_node(self, op: str, a: Linear, b: Linear) -> Expr:
         return Compare(op, self.expr(a), self.expr(b))

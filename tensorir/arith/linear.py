@@ -24,21 +24,17 @@ class Linear:
     """``sum(coefficient * term) + const``. Terms are expressions that are no sums or constants themselves;
     no coefficient is zero. Instances are immutable values."""
 
-    __slots__ = ("_key", "const", "terms")
+    __slots__ = ("const", "terms")
 
     def __init__(self, terms: dict[Expr, int], const: int) -> None:
         self.terms = terms
         self.const = const
-        self._key: tuple[object, int] | None = None
 
     @property
     def key(self) -> tuple[object, int]:
-        """A hashable value that is equal for equal forms."""
-        found = self._key
-        if found is None:
-            items = self.terms.items()
-            found = self._key = (tuple(items) if len(items) < 2 else frozenset(items), self.const)
-        return found
+        """A hashable value that is equal for equal forms. Few forms are asked for it, and hardly any twice."""
+        items = self.terms.items()
+        return tuple(items) if len(items) < 2 else frozenset(items), self.const
 
     @property
     def is_const(self) -> bool:

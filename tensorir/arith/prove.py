@@ -105,12 +105,15 @@ class ProvingAlgebra(IndexAlgebra):
         bounds = self.interval(form)
         if bounds.lower >= 0:
             return True
-        if bounds.upper < 0 or form.key in search.failed or search.left <= 0:
+        if bounds.upper < 0 or search.left <= 0:
+            return False
+        key = form.key
+        if key in search.failed:
             return False
         if any(abs(c) > _COEFFICIENT_LIMIT for c in form.terms.values()):
             return False
         search.left -= 1
-        search.failed.add(form.key)  # also stops cycles
+        search.failed.add(key)  # also stops cycles
         for steps in self._lower_bounds(form):
             for step in steps:  # with one frame of the stack for each form
                 part = _sum_of(step)
