@@ -139,7 +139,8 @@ class ScopedMutator(Mutator):
 
     def mutate_in_loop(self, var: Var, low: Expr, extent: Expr, body: Stmt) -> Stmt:
         """Mutate ``body`` under ``low <= var < low + extent``."""
-        around = self._step_into(var)
+        around, self._around = self._around, var
+        self._findings.order.place(var, around)
         learn = define = functools.partial(_define_range, var, low, extent)
         if type(extent) is not IntImm:
             learn = functools.partial(_enter_loop, var, low, extent)
@@ -153,18 +154,13 @@ class ScopedMutator(Mutator):
         if not _has_range(value):
             result: Stmt = self.mutate(body)
             return result
-        around = self._step_into(var)
+        around, self._around = self._around, var
+        self._findings.order.place(var, around)
         define = functools.partial(_define, var, value)
         try:
             return self.mutate_where(define, body, define)
         finally:
             self._around = around
-
-    def _step_into(self, var: Var) -> Var | None:
-        """Order terms of ``var`` after those of enclosing variables; return the previous innermost variable."""
-        around, self._around = self._around, var
-        self._findings.order.place(var, around)
-        return around
 
     def mutate_where(
         self, learn: Callable[[Analyzer], None], body: Stmt, define: Callable[[Analyzer], None] | None = None

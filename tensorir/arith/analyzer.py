@@ -62,8 +62,10 @@ class Analyzer(RewritingAlgebra):
         if found is not None:
             return found
         if var.dtype is INT64:
-            lower: Bound = self.interval(lower_form).lower
-            upper: Bound = INFINITY if count is None else self.interval(upper_form).upper
+            lower: Bound = self.interval(lower_form).lower if lower_form.terms else lower_form.const
+            upper: Bound = INFINITY
+            if count is not None:
+                upper = self.interval(upper_form).upper if upper_form.terms else upper_form.const
         else:
             lower = self.integer_interval(first).lower
             upper = INFINITY if last is None else self.integer_interval(last).upper

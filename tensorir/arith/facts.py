@@ -105,16 +105,20 @@ class Facts:
     def _witness(self, number: int) -> Witness | None:
         if self._witnesses is None:
             self._witnesses = {}
-        found, agreed = self._witnesses.get(number, (None, -1))
-        if agreed == len(self._said):
-            return found
-        if agreed < 0:
-            found, agreed = witness(number) if self._outer is None else self._outer._witness(number), 0
-        for survivor in self._said[agreed:]:
+        said = new = self._said
+        known = self._witnesses.get(number)
+        if known is None:
+            found = witness(number) if self._outer is None else self._outer._witness(number)
+        else:
+            found, agreed = known
+            if agreed == len(said):
+                return found
+            new = said[agreed:]
+        for survivor in new:
             if found is None:
                 break
             found = survivor(found)
-        self._witnesses[number] = found, len(self._said)
+        self._witnesses[number] = found, len(said)
         return found
 
 
@@ -227,6 +231,8 @@ class Scope:
 
     def home(self, expr: Node) -> Scope:
         """Return the outermost scope that has the same facts about the variables of ``expr`` as this one."""
+        if not self.depth:
+            return self
         depth = 0
         homes = self._homes
         below = expr._leaves

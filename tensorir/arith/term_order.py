@@ -50,9 +50,9 @@ class TermOrder:
     def place(self, var: Node, around: Node | None) -> None:
         """Place ``var`` right inside ``around`` (None: outside of all others). A variable that has a place keeps it, so
         that forms found before are found again."""
-        labels, in_order = self._labels, self._sorted
-        if labels.get(var, _UNPLACED) < _UNPLACED:
+        if self._labels.get(var, _UNPLACED) < _UNPLACED:
             return
+        labels, in_order = self._labels, self._sorted
         if var in labels:  # it was compared before it was placed
             self._forget()
         outer = -1.0 if around is None else labels.get(around, _UNPLACED)
