@@ -60,8 +60,10 @@ class ScopedMutator(Mutator):
     """
 
     def __init__(self, func: PrimFunc | None = None, *, fast: bool = False) -> None:
+        self._function = func
+        self._is_fast = fast
         self._findings = Findings() if func is None else findings(func)
-        self._analyzer = Analyzer(self._findings, fast=fast)
+        self._analyzer: Analyzer | None = None
         #: The pending facts of enclosing places, outermost first, and the analyzer's scopes around the facts it knows.
         self._to_learn: list[Callable[[Analyzer], None]] = []
         self._left: list[Scope] = []
@@ -70,21 +72,26 @@ class ScopedMutator(Mutator):
         self._ranges: Analyzer | None = None
         #: The innermost variable that is defined around this place.
         self._around: Var | None = None if func is None or not func.variables else func.variables[-1]
-        self._sizes = [] if func is None else [var for var in func.variables if var.dtype.is_integer]
-        self._positive = frozenset() if func is None else positive_sizes(func)
-        self._bind_sizes(self._analyzer)
 
-    def _bind_sizes(self, analyzer: Analyzer) -> None:
-        for var in self._sizes:
-            if var in self._positive:
-                analyzer.bind(var, 1)
-            else:
-                analyzer.bind_nonnegative(var)
+    def _with_sizes(self, analyzer: Analyzer) -> Analyzer:
+        """Return ``analyzer``, which knows from now on what the function says of its sizes."""
+        if self._function is not None:
+            positive = positive_sizes(self._function)
+            for var in self._function.variables:
+                if not var.dtype.is_integer:
+                    continue
+                if var in positive:
+                    analyzer.bind(var, 1)
+                else:
+                    analyzer.bind_nonnegative(var)
+        return analyzer
 
     @property
     def analyzer(self) -> Analyzer:
         """The analyzer, which knows the facts that hold at this place. (Get it anew inside of another statement.)"""
         analyzer = self._analyzer
+        if analyzer is None:
+            analyzer = self._analyzer = self._with_sizes(Analyzer(self._findings, fast=self._is_fast))
         if self._to_learn:
             for learn in self._to_learn:
                 self._left.append(analyzer.open_scope())
@@ -102,8 +109,7 @@ class ScopedMutator(Mutator):
         """
         ranges = self._ranges
         if ranges is None:
-            ranges = self._ranges = Analyzer(Findings(self._findings.order))
-            self._bind_sizes(ranges)
+            ranges = self._ranges = self._with_sizes(Analyzer(Findings(self._findings.order)))
         if self._to_define:
             for define in self._to_define:
                 define(ranges)
@@ -128,7 +134,7 @@ class ScopedMutator(Mutator):
         """Leave the innermost scope, which defined a variable for the analyzer of ranges if ``defined``."""
         if self._to_learn:  # no query came
             self._to_learn.pop()
-        else:
+        elif self._analyzer is not None:
             self._analyzer.close_scope(self._left.pop())
         if defined and self._to_define:
             self._to_define.pop()
