@@ -91,14 +91,20 @@ class ProvingAlgebra(IndexAlgebra):
         return False
 
     def may_prove(self, form: Linear) -> bool:
-        """Return whether any symbolic bound is known for a term of the form."""
-        if self.facts.nonnegative:
-            return True
+        """Return whether any symbolic bound is known for a term of the form, with which a search could begin."""
+        for fact in self.facts.nonnegative:
+            if not fact.terms.keys().isdisjoint(form.terms):
+                return True
         ranges = self.facts.ranges
         for term in form.terms:
-            for factor in self.factors(term):
-                if factor in ranges or isinstance(factor, (BinaryOp, Select)):
+            if isinstance(term, Var):
+                low, high = ranges.get(term, (None, None))
+                if (low is not None and low.terms) or (high is not None and high.terms):
                     return True
+            else:
+                for factor in self.factors(term):
+                    if factor in ranges or isinstance(factor, (BinaryOp, Select)):
+                        return True
         return False
 
     def _search(self, form: Linear, search: _Search) -> bool:
