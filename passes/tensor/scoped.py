@@ -182,7 +182,9 @@ class ScopedMutator(Mutator):
             self._forget(define is not None)
 
     def mutate_For(self, loop: For) -> Stmt:
-        low, extent = self.mutate(loop.min), self.mutate(loop.extent)
+        low, extent = loop.min, loop.extent
+        if self._rewrites_expressions:
+            low, extent = self.mutate(low), self.mutate(extent)
         body = self.mutate_in_loop(loop.var, low, extent, loop.body)
         if low is loop.min and extent is loop.extent and body is loop.body:
             return loop

@@ -13,7 +13,7 @@ from tilewright.tensorir.arith.interval import EVERYTHING, INFINITY, NONNEGATIVE
 from tilewright.tensorir.arith.linear import ZERO
 from tilewright.tensorir.arith.rewrite import RewritingAlgebra
 from tilewright.tensorir.dtype import BOOL, INT64
-from tilewright.tensorir.expr import BinaryOp, Compare, Expr, ExprLike, Var, as_expr, compare
+from tilewright.tensorir.expr import BinaryOp, Compare, Expr, ExprLike, IntImm, Var, as_expr, compare
 from tilewright.tensorir.functor import leaves
 
 
@@ -49,7 +49,7 @@ class Analyzer(RewritingAlgebra):
         last: Expr | None = None
         if var.dtype is INT64:
             lower_form = self.linear(low)
-            first = self.expr(lower_form)
+            first = low if type(low) is IntImm else self.expr(lower_form)
             if count is not None:
                 upper_form = self.merge_remainders(lower_form + self.linear(count)).shift(-1)
                 last = self.expr(upper_form)
