@@ -152,8 +152,11 @@ class Analyzer(RewritingAlgebra):
             return self.prove(condition.a) and self.prove(condition.b)
         if isinstance(condition, Compare) and condition.a.dtype is INT64:
             a, b = self.linear(condition.a), self.linear(condition.b)
-            if self.decide(condition.op, a, b, PROVE_BUDGET):
-                return True
+            decided = self.decide(condition.op, a, b, PROVE_BUDGET)
+            if decided is not None:
+                return decided
+            if self.is_exact(a) and self.is_exact(b):  # nor do fewer steps decide
+                return self.facts.truths.get(self.canonical_comparison(condition.op, a - b), False)
         result = self.canonical(condition)
         if isinstance(result, BinaryOp) and result.op == "or":
             return self.prove(result.a) or self.prove(result.b)
