@@ -14,7 +14,7 @@ class ComparingAlgebra(ProvingAlgebra):
 
     def decide(self, op: str, a: Linear, b: Linear, budget: int) -> bool | None:
         """Return whether ``a op b`` is always true or always false."""
-        if a.is_const and b.is_const:  # whose difference may not fit into an int64
+        if not a.terms and not b.terms:  # constants, whose difference may not fit into an int64
             return fold_compare(op, a.const, b.const)
         if a.equals(b):
             return op in ("eq", "le", "ge")

@@ -195,9 +195,9 @@ class Scope:
     def affected(self, told: frozenset[Node]) -> Set[Node]:
         """Return the variables about which new facts may follow from a new fact about ``told``."""
         affects = self._affects
-        waiting = [var for var in told if var in affects]
-        if not waiting:
+        if affects.keys().isdisjoint(told):
             return told
+        waiting = [var for var in told if var in affects]
         found = set(told)
         while waiting:
             new = affects[waiting.pop()] - found
@@ -231,7 +231,8 @@ class Scope:
 
     def home(self, expr: Node) -> Scope:
         """Return the outermost scope that has the same facts about the variables of ``expr`` as this one."""
-        if not self.depth:
+        innermost = self.depth
+        if not innermost:
             return self
         depth = 0
         homes = self._homes
@@ -239,8 +240,10 @@ class Scope:
         for var in leaves(expr) if below is None else below:
             found = homes.get(var, 0)
             if found > depth:
+                if found == innermost:
+                    return self
                 depth = found
-        return self if depth == self.depth else self.outers[depth]
+        return self.outers[depth]
 
     def home_of(self, form: Linear) -> Scope:
         """The same for a form."""

@@ -52,9 +52,9 @@ class TermAlgebra(BoundedTerms):
 
     def multiply(self, a: Linear, b: Linear) -> Linear:
         """``a * b``, multiplied out."""
-        if a.is_const:
+        if not a.terms:
             return b.scale(a.const)
-        if b.is_const:
+        if not b.terms:
             return a.scale(b.const)
         if len(a.terms) * len(b.terms) > MAX_PRODUCT_TERMS:
             x, y = (self.expr(side) for side in (a, b))
