@@ -31,13 +31,16 @@ from tilewright.tensorir.stmt import Block, BufferStore, For, IfThenElse, PrimFu
 
 class _Simplifier(ScopedMutator):
     def mutate(self, node: Any) -> Any:
-        if isinstance(node, Expr):
-            return node if type(node) is IntImm else self._split_least(self.simplify(node))
-        return super().mutate(node)
+        if not isinstance(node, Expr):
+            return super().mutate(node)
+        if type(node) is IntImm:
+            return node
+        found = self.analyzer.canonical(node)
+        return self._split_least(found) if type(found) is Compare else found
 
-    def _split_least(self, expr: Expr) -> Expr:
+    def _split_least(self, expr: Compare) -> Expr:
         """Rewrite ``i * 4 + j == 0`` with nonnegative terms as ``i == 0 and j == 0``, by which loops can be split."""
-        if type(expr) is not Compare or expr.op != "eq" or not isinstance(expr.b, IntImm) or expr.b.value != 0:
+        if expr.op != "eq" or not isinstance(expr.b, IntImm) or expr.b.value != 0:
             return expr
         terms = _summands(expr.a)
         if len(terms) < 2 or not all(self.analyzer.bounds(term).lower >= 0 for term in terms):
