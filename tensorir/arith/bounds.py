@@ -49,7 +49,7 @@ class BoundedTerms:
         self.facts = scope.facts
 
     def open_scope(self) -> Scope:
-        """Begin a block whose facts are forgotten at its end; return the scope that :meth:`close_scope` goes back to."""
+        """Begin a block whose facts are forgotten at its end; return the scope for :meth:`close_scope`."""
         self.open_scopes += 1
         return self.here
 
