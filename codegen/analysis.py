@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, cast
+from collections.abc import Iterator, Mapping, Sequence, Set
+from typing import Any
 
 from tilewright.tensorir.expr import BinaryOp, Buffer, BufferLoad, Call, Expr, IntImm, Var
 from tilewright.tensorir.functor import walk_statements
 from tilewright.tensorir.intrinsics import ADDRESSING
-from tilewright.tensorir.keys import PARALLEL_IF
+from tilewright.tensorir.keys import OUTLINE, PARALLEL_IF
 from tilewright.tensorir.node import Node, notes_on
 from tilewright.tensorir.profiling import PROFILE_INTRINSICS
 from tilewright.tensorir.stmt import Allocate, BufferStore, Evaluate, For, LetStmt, Stmt
@@ -30,6 +30,15 @@ def unique_nodes(root: Node) -> Iterator[Node]:
 
 
 @dataclasses.dataclass(frozen=True)
+class Captured:
+    """The free variables and buffers of a part of a function, in order of first use, and the buffers that it writes."""
+
+    variables: list[Var]
+    buffers: list[Buffer]
+    written: set[Buffer]
+
+
+@dataclasses.dataclass(frozen=True)
 class Uses:
     """The uses that the nodes of a program contain, found in one walk.
 
@@ -41,15 +50,17 @@ class Uses:
         has_profile: whether the clock is read around kernels.
         local: the accesses of each allocated buffer.
         addressed: buffers whose addresses are taken, be it only for a prefetch.
+        captured: what the parts capture that become functions: bodies of parallel loops, and outlined loops.
     """
 
-    written: frozenset[Buffer]
+    written: Set[Buffer]
     masked: Mapping[Buffer, int]
-    called: frozenset[str]
+    called: Set[str]
     has_parallel_loop: bool
     has_profile: bool
     local: Mapping[Buffer, Sequence[BufferLoad | BufferStore]]
-    addressed: frozenset[Buffer]
+    addressed: Set[Buffer]
+    captured: Mapping[Stmt, Captured]
 
 
 def uses(root: Node) -> Uses:
@@ -58,53 +69,167 @@ def uses(root: Node) -> Uses:
     notes = notes_on(root)
     found: Uses | None = notes.get(uses)
     if found is None:
-        found = notes[uses] = _find_uses(root)
+        found = notes[uses] = _Finder().find(root)
     return found
 
 
-def _find_uses(root: Node) -> Uses:
-    written: set[Buffer] = set()
-    masked: dict[Buffer, int] = {}
-    called: set[str] = set()
-    local: dict[Buffer, list[BufferLoad | BufferStore]] = {}
-    addressed: set[Buffer] = set()
-    parallel = profile = False
-    seen: set[Node] = {root}
-    stack: list[Any] = [root]
-    while stack:  # most nodes are those of indices, in which there is little to find
-        node = stack.pop()
+class _Part:
+    """A function, or a part that becomes one, as far as it was walked over.
+
+    Attributes:
+        variables: the free variables, in order of first use.
+        buffers: the buffers that are used and not allocated there, in order of first use.
+        written: the buffers that may be written.
+        seen: the nodes that were visited, and the variables and buffers that were used or defined.
+    """
+
+    def __init__(self) -> None:
+        self.variables: dict[Var, None] = {}
+        self.buffers: dict[Buffer, None] = {}
+        self.written: set[Buffer] = set()
+        self.seen: set[Node] = set()
+
+    def add(self, other: _Part) -> None:
+        """Add the findings in a part of this one, whose parts come next in order."""
+        for var in other.variables:
+            if var not in self.seen:
+                self.seen.add(var)
+                self.variables[var] = None
+        for buffer in other.buffers:
+            if buffer not in self.seen:
+                self.seen.add(buffer)
+                self.buffers[buffer] = None
+        self.written |= other.written
+
+
+class _Finder:
+    """Finds the uses of a program in one walk; each part visits nodes that it shares once."""
+
+    def __init__(self) -> None:
+        self.masked: dict[Buffer, int] = {}
+        self.called: set[str] = set()
+        self.has_parallel_loop = False
+        self.has_profile = False
+        self.local: dict[Buffer, list[BufferLoad | BufferStore]] = {}
+        self.addressed: set[Buffer] = set()
+        self.captured: dict[Stmt, Captured] = {}
+        self._part = _Part()
+
+    def find(self, root: Node) -> Uses:
+        """Return the uses of ``root``."""
+        self._visit_parts((root,))
+        return Uses(
+            self._part.written,
+            self.masked,
+            self.called,
+            self.has_parallel_loop,
+            self.has_profile,
+            self.local,
+            self.addressed,
+            self.captured,
+        )
+
+    def _visit(self, node: Any) -> None:
+        seen = self._part.seen
+        if node in seen:
+            return
+        seen.add(node)
         kind = type(node)
-        for part in node.parts():
-            if part not in seen:
-                seen.add(part)
-                found = type(part)
-                if found is not IntImm and found is not Var:
-                    stack.append(part)
-        if kind is BinaryOp:
-            continue
-        if kind is BufferLoad or kind is BufferStore:
-            if kind is BufferStore:
-                written.add(node.buffer)
-            if node.predicate is not None:
-                lanes = max((index.dtype.lanes for index in node.indices), default=1)
-                masked[node.buffer] = max(lanes, masked.get(node.buffer, 0))
-            accesses = local.get(node.buffer)
-            if accesses is not None:
-                accesses.append(node)
+        if kind is BufferStore:
+            self._access(node)
+            self._part.written.add(node.buffer)
+            self._look_into(node.parts())
         elif kind is For:
-            parallel = parallel or node.kind == "parallel"
-        elif kind is Allocate:  # comes before its body
-            local.setdefault(node.buffer, [])
-        elif kind is Call:
-            if node.name.startswith("@"):
-                called.add(node.name[1:])
-            elif node.name in ADDRESSING and isinstance(node.args[0], BufferLoad):
-                addressed.add(node.args[0].buffer)
-                if node.name == "address_of":
-                    written.add(node.args[0].buffer)
-            elif node.name in PROFILE_INTRINSICS:
-                profile = True
-    return Uses(frozenset(written), masked, frozenset(called), parallel, profile, local, frozenset(addressed))
+            if node.annotations.get(OUTLINE):
+                self._visit_captured(node)
+            else:
+                self._loop(node)
+        elif kind is LetStmt:
+            self._look_into((node.value,))
+            seen.add(node.var)
+            self._visit(node.body)
+        else:
+            if kind is Allocate:
+                seen.add(node.buffer)
+                self.local.setdefault(node.buffer, [])
+            self._visit_parts(node.parts())
+
+    def _visit_parts(self, parts: tuple[Node, ...]) -> None:
+        for part in parts:
+            if isinstance(part, Expr):
+                self._look_into((part,))
+            else:
+                self._visit(part)
+
+    def _loop(self, loop: For) -> None:
+        self._look_into((loop.min, loop.extent))
+        self._part.seen.add(loop.var)
+        if loop.kind == "parallel":
+            self.has_parallel_loop = True
+            self._visit_captured(loop.body)
+        else:
+            self._visit(loop.body)
+        condition = loop.annotations.get(PARALLEL_IF)
+        if isinstance(condition, Expr):
+            self._look_into((condition,))
+
+    def _visit_captured(self, stmt: Stmt) -> None:
+        """Visit a part of the program that becomes a function."""
+        outer, self._part = self._part, _Part()
+        if isinstance(stmt, For) and stmt.annotations.get(OUTLINE):
+            self._loop(stmt)
+        else:
+            self._visit(stmt)
+        found, self._part = self._part, outer
+        self.captured[stmt] = Captured(list(found.variables), list(found.buffers), found.written)
+        outer.add(found)
+
+    def _look_into(self, exprs: tuple[Expr, ...]) -> None:
+        """Visit expressions and all nodes below them, in the order of the fields."""
+        part = self._part
+        seen = part.seen
+        stack: list[Any] = list(exprs[::-1])
+        while stack:
+            node = stack.pop()
+            if node in seen:
+                continue
+            seen.add(node)
+            kind = type(node)
+            if kind is BinaryOp:  # most nodes are those of indices, in which there is little to find
+                if type(node.b) is not IntImm:
+                    stack.append(node.b)
+                stack.append(node.a)
+            elif kind is Var:
+                part.variables[node] = None
+            elif kind is not IntImm:
+                if kind is BufferLoad:
+                    self._access(node)
+                elif kind is Call:
+                    self._call(node)
+                stack.extend(node.parts()[::-1])
+
+    def _access(self, access: BufferLoad | BufferStore) -> None:
+        buffer, part = access.buffer, self._part
+        if buffer not in part.seen:
+            part.seen.add(buffer)
+            part.buffers[buffer] = None
+            self._look_into((*buffer.shape, *buffer.strides))
+        if access.predicate is not None:
+            lanes = max([index.dtype.lanes for index in access.indices], default=1)
+            self.masked[buffer] = max(lanes, self.masked.get(buffer, 0))
+        accesses = self.local.get(buffer)
+        if accesses is not None:
+            accesses.append(access)
+
+    def _call(self, call: Call) -> None:
+        if call.name.startswith("@"):
+            self.called.add(call.name[1:])
+        elif call.name in ADDRESSING and isinstance(call.args[0], BufferLoad):
+            self.addressed.add(call.args[0].buffer)
+            if call.name == "address_of":
+                self._part.written.add(call.args[0].buffer)
+        elif call.name in PROFILE_INTRINSICS:
+            self.has_profile = True
 
 
 def defined_variables(stmt: Stmt) -> frozenset[Var]:
@@ -115,91 +240,16 @@ def defined_variables(stmt: Stmt) -> frozenset[Var]:
 def called_names(root: Node) -> frozenset[str]:
     """Return the names of the PrimFuncs that a program calls. They return nothing, so that each call is a statement."""
     if not isinstance(root, Stmt):
-        return uses(root).called
-    calls = [stmt.value for stmt in walk_statements(root) if isinstance(stmt, Evaluate)]
-    return frozenset([call.name[1:] for call in calls if isinstance(call, Call) and call.name.startswith("@")])
+        return frozenset(uses(root).called)
+    notes = notes_on(root)
+    found: frozenset[str] | None = notes.get(called_names)
+    if found is None:
+        calls = [stmt.value for stmt in walk_statements(root) if isinstance(stmt, Evaluate)]
+        found = frozenset([call.name[1:] for call in calls if isinstance(call, Call) and call.name.startswith("@")])
+        notes[called_names] = found
+    return found
 
 
 def has_parallel_loop(root: Node) -> bool:
     """Return whether a program contains a parallel loop."""
     return uses(root).has_parallel_loop
-
-
-@dataclasses.dataclass(frozen=True)
-class Captured:
-    """The free variables and buffers of some statements, in order of first use, and the buffers that these write."""
-
-    variables: list[Var]
-    buffers: list[Buffer]
-    written: set[Buffer]
-
-
-def captured(stmts: Sequence[Node]) -> Captured:
-    """Return the captures of ``stmts``; those of a single statement are found once and kept."""
-    notes = notes_on(stmts[0]) if len(stmts) == 1 else {}
-    found: Captured | None = notes.get(captured)
-    if found is None:
-        finder = _Capturing()
-        for stmt in stmts:
-            finder.visit(stmt)
-        found = notes[captured] = Captured(list(finder.free), list(finder.buffers), finder.written)
-    return found
-
-
-class _Capturing:
-    """Walk over statements once; shared nodes are visited once."""
-
-    def __init__(self) -> None:
-        self.free: dict[Var, None] = {}
-        self.buffers: dict[Buffer, None] = {}
-        self.written: set[Buffer] = set()
-        self.bound: set[Node] = set()
-        self._seen: set[Node] = set()
-
-    def visit(self, node: Node) -> None:
-        seen = self._seen
-        if node in seen:
-            return
-        seen.add(node)
-        kind = type(node)
-        if kind is Var:
-            if node not in self.bound:
-                self.free[cast(Var, node)] = None
-            return
-        if kind is BufferStore or kind is BufferLoad:
-            assert isinstance(node, (BufferLoad, BufferStore))
-            if node.buffer not in self.bound and node.buffer not in self.buffers:
-                self._capture(node.buffer)
-            if kind is BufferStore:
-                self.written.add(node.buffer)
-        elif kind is For:
-            assert isinstance(node, For)
-            self.visit(node.min)
-            self.visit(node.extent)
-            self.bound.add(node.var)
-            self.visit(node.body)
-            condition = node.annotations.get(PARALLEL_IF)
-            if isinstance(condition, Expr):
-                self.visit(condition)
-            return
-        elif kind is LetStmt:
-            assert isinstance(node, LetStmt)
-            self.visit(node.value)
-            self.bound.add(node.var)
-            self.visit(node.body)
-            return
-        elif kind is Allocate:
-            assert isinstance(node, Allocate)
-            self.bound.add(node.buffer)
-        elif kind is Call:
-            assert isinstance(node, Call)
-            if node.name == "address_of" and isinstance(node.args[0], BufferLoad):
-                self.written.add(node.args[0].buffer)
-        for part in node.parts():
-            if part not in seen and type(part) is not IntImm:
-                self.visit(part)
-
-    def _capture(self, buffer: Buffer) -> None:
-        self.buffers[buffer] = None
-        for extent in (*buffer.shape, *buffer.strides):
-            self.visit(extent)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tilewright.codegen.analysis import Captured, captured
+from tilewright.codegen.analysis import Captured, uses
 from tilewright.codegen.llvm.memory import pointer_attributes
 from tilewright.codegen.llvm.text import global_name, value_type
 from tilewright.tensorir.expr import Var
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 def emit_outlined_loop(emitter: FunctionEmitter, loop: For) -> None:
     """Emit ``loop`` as a function, and a call of it."""
-    found = captured([loop])
+    found = uses(emitter.root.body).captured[loop]
     passed = captured_operands(emitter, found, loop, set(emitter.known.values))
     child = emitter.child("part")
     params = capture_parameters(emitter, child, found, set(emitter.known.values))

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tilewright.codegen.analysis import captured
+from tilewright.codegen.analysis import uses
 from tilewright.codegen.llvm import arithmetic
 from tilewright.codegen.llvm.memory import STACK_ALIGNMENT
 from tilewright.codegen.llvm.outlined import capture_parameters, captured_operands
@@ -35,7 +35,7 @@ def emit_parallel_loop(emitter: FunctionEmitter, loop: For) -> None:
     Annotations of the loop: ``parallel_if``, an expression: where it is false the loop runs in the calling thread;
     ``grain``, the number of iterations of one work item.
     """
-    found = captured([loop.body])
+    found = uses(emitter.root.body).captured[loop.body]
     inside = {loop.var, *emitter.known.values}
     captures = captured_operands(emitter, found, loop, inside)
     child = emitter.child("parallel")

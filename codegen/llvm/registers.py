@@ -15,7 +15,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from tilewright.codegen.analysis import captured, uses
+from tilewright.codegen.analysis import Captured, uses
 from tilewright.codegen.llvm.known import KnownIntegers
 from tilewright.codegen.llvm.text import memory_type
 from tilewright.tensorir.arith.lanes import even_lanes
@@ -64,6 +64,7 @@ class _Planner:
     """Plans the registers of a function in one walk over its statements.
 
     Attributes:
+        captured: what the parts of the function capture that become others.
         stores: the buffers of the stores, in the order of the statements.
         stored: the buffers stored to in the body of each loop.
         unrolled: the variables that are known during emission.
@@ -72,6 +73,7 @@ class _Planner:
     """
 
     def __init__(self) -> None:
+        self.captured: Mapping[Stmt, Captured] = {}
         self.stores: list[Buffer] = []
         self.stored: dict[Stmt, frozenset[Buffer]] = {}
         self.unrolled: set[Var] = set()
@@ -80,9 +82,10 @@ class _Planner:
 
     def plan(self, root: Stmt) -> Plan:
         """Return the plan for a function's body."""
+        found = uses(root)
+        self.captured = found.captured
         self._visit(root, frozenset())
         known = KnownIntegers(dict.fromkeys(self.unrolled - self.others, 0))
-        found = uses(root)
         widths: dict[Buffer, int] = {}
         places: dict[Node, tuple[int, int]] = {}
         divisible: set[Buffer] = set()
@@ -129,7 +132,7 @@ class _Planner:
     def _loop(self, loop: For, allocated: frozenset[Buffer]) -> None:
         if loop.kind == "parallel" or loop.annotations.get(OUTLINE):
             if allocated:
-                self.escaping.update(captured([loop.body if loop.kind == "parallel" else loop]).buffers)
+                self.escaping.update(self.captured[loop.body if loop.kind == "parallel" else loop].buffers)
             allocated = frozenset()
         constant = isinstance(loop.min, IntImm) and isinstance(loop.extent, IntImm)
         (self.unrolled if loop.kind == "unrolled" and constant else self.others).add(loop.var)
