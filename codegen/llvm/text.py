@@ -232,11 +232,10 @@ class Builder:
         self.block = "entry"
         self.makers: Makers | None = {} if module.traced else None
         self._count = 0
-        #: Operands by their value (the text of a pure instruction, or an expression), and the keys to forget at the end
-        #: of the innermost scope, and at the end of the innermost scope or copy of an unrolled body.
+        #: Operands by their value (the text of a pure instruction, or an expression): the last ones are forgotten at
+        #: the end of a scope. Further keys are forgotten at the end of the innermost copy of an unrolled body.
         self._known: dict[object, str] = {}
-        self._of_scope: list[object] = []
-        self._of_copy: list[object] = self._of_scope
+        self._of_copy: list[object] = []
 
     def fresh(self, hint: str = "t") -> str:
         """Return a new name for a value or a block, without its sigil."""
@@ -262,13 +261,11 @@ class Builder:
             self._count += 1
             found = self._known[instruction] = f"%t.{self._count}"
             self.lines.append(f"  {found} = {instruction}")
-            self._of_scope.append(instruction)
         return found
 
     def keep(self, what: object, operand: str) -> None:
         """Remember the operand that holds ``what`` (an expression), for as long as this place dominates."""
         self._known[what] = operand
-        self._of_scope.append(what)
 
     def keep_in_copy(self, what: object, operand: str) -> None:
         """Remember an operand that the next copy of an unrolled body computes anew."""
@@ -303,11 +300,12 @@ class Builder:
     @contextmanager
     def scope(self) -> Iterator[None]:
         """Enter code that does not dominate what follows: its instructions are not reused afterwards."""
-        outer = self._of_scope, self._of_copy
-        self._of_scope = self._of_copy = []
+        known, outer = len(self._known), self._of_copy
+        self._of_copy = []
         yield
-        self._forget(self._of_scope)
-        self._of_scope, self._of_copy = outer
+        for _ in range(len(self._known) - known):
+            self._known.popitem()
+        self._of_copy = outer
 
     @contextmanager
     def copy(self) -> Iterator[None]:
@@ -316,7 +314,8 @@ class Builder:
         outer = self._of_copy
         self._of_copy = []
         yield
-        self._forget(self._of_copy)
+        for thing in self._of_copy:
+            del self._known[thing]
         self._of_copy = outer
 
     def mark(self) -> Mark:
@@ -332,10 +331,6 @@ class Builder:
         for lines in self.lines[place:]:
             for line in lines.split("\n"):
                 self.makers.setdefault(_key(line), stmt)
-
-    def _forget(self, things: list[object]) -> None:
-        for thing in things:
-            del self._known[thing]
 
     def call(self, name: str, result: DataType, args: Sequence[tuple[str, str]]) -> str:
         """Emit a call of one of LLVM's pure intrinsics: ``args`` are pairs of type and operand."""
