@@ -70,15 +70,22 @@ class Address(NamedTuple):
     offset: Expr
 
 
-def split(offset: Expr) -> Address:
+#: The variable part of a sum (None if there is none) and its constant.
+Split = tuple[Expr | None, int]
+
+
+def split(offset: Expr, sums: dict[Expr, Split]) -> Address:
+    """Return the parts of ``offset``; ``sums`` keeps those of sums, which offsets share."""
     if offset.dtype.lanes == 1:
-        return Address(*split_constant(offset), 1, offset)
+        return Address(*split_constant(offset, sums), 1, offset)
     lanes = even_lanes(offset)
-    return Address(None, 0, None, offset) if lanes is None else Address(*split_constant(lanes[0]), lanes[1], offset)
+    if lanes is None:
+        return Address(None, 0, None, offset)
+    return Address(*split_constant(lanes[0], sums), lanes[1], offset)
 
 
-def split_constant(offset: Expr) -> tuple[Expr | None, int]:
-    """Split ``offset`` into a variable part (None if there is none) and a constant."""
+def split_constant(offset: Expr, sums: dict[Expr, Split]) -> Split:
+    """Split ``offset`` into a variable part (None if there is none) and a constant; ``sums`` keeps those of sums."""
     kind = type(offset)
     if kind is IntImm:
         assert isinstance(offset, IntImm)
@@ -86,15 +93,22 @@ def split_constant(offset: Expr) -> tuple[Expr | None, int]:
     if kind is not BinaryOp:
         return offset, 0
     assert isinstance(offset, BinaryOp)
-    if offset.op in ("add", "sub"):
-        a, fixed_a = split_constant(offset.a)
-        b, fixed_b = split_constant(offset.b)
-        fixed = fixed_a + fixed_b if offset.op == "add" else fixed_a - fixed_b
-        if a is offset.a and b is offset.b:
-            return offset, 0
-        if b is None:
-            return a, fixed
-        if a is None and offset.op == "add":
-            return b, fixed
-        return binary(offset.op, a if a is not None else IntImm(0), b), fixed
-    return offset, 0
+    if offset.op != "add" and offset.op != "sub":
+        return offset, 0
+    found = sums.get(offset)
+    if found is None:
+        found = sums[offset] = _split_sum(offset, sums)
+    return found
+
+
+def _split_sum(offset: BinaryOp, sums: dict[Expr, Split]) -> Split:
+    a, fixed_a = split_constant(offset.a, sums)
+    b, fixed_b = split_constant(offset.b, sums)
+    fixed = fixed_a + fixed_b if offset.op == "add" else fixed_a - fixed_b
+    if a is offset.a and b is offset.b:
+        return offset, 0
+    if b is None:
+        return a, fixed
+    if a is None and offset.op == "add":
+        return b, fixed
+    return binary(offset.op, a if a is not None else IntImm(0), b), fixed

@@ -102,7 +102,7 @@ class KnownIntegers:
         key = (expr, self.names)
         if key not in self._linear:
             found = multiples(expr, self.values)
-            self._linear[key] = None if found is None else Linear(*split_constant(found[1]), found[0])
+            self._linear[key] = None if found is None else Linear(*split_constant(found[1], {}), found[0])
         return self._linear[key]
 
 

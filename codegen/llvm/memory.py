@@ -6,7 +6,7 @@ import math
 from collections.abc import Collection
 from typing import TYPE_CHECKING, NamedTuple
 
-from tilewright.codegen.llvm.addresses import Address, Slot, split
+from tilewright.codegen.llvm.addresses import Address, Slot, Split, split
 from tilewright.codegen.llvm.known import Linear
 from tilewright.codegen.llvm.masked import gather, masked_load, masked_store, scatter, store_lane, zero
 from tilewright.codegen.llvm.registers import WHOLE, Tile, first_element, slot_of
@@ -48,6 +48,8 @@ class Memory:
         #: In unrolled loops, by access and known variables: the offset, as a sum that all copies share (that of the
         #: first lane), and the step from lane to lane.
         self._sums: dict[tuple[Node, int], tuple[Expr, Linear | None, int]] = {}
+        #: The variable and the constant parts of sums in offsets.
+        self._splits: dict[Expr, Split] = {}
 
     def load(self, access: BufferLoad) -> str:
         """Return the value of a load; a bool as bits."""
@@ -252,7 +254,7 @@ class Memory:
         """Return the address of ``access``, with the current values of the variables of unrolled loops."""
         known = self.emitter.known
         if not known.values:
-            return split(self._offset(access, slot))
+            return split(self._offset(access, slot), self._splits)
         key = (access, known.names)
         sums = self._sums.get(key)
         if sums is None:
@@ -262,7 +264,7 @@ class Memory:
             self._sums[key] = sums
         offset, linear, step = sums
         if linear is None:
-            return split(known.fold(offset))
+            return split(known.fold(offset), self._splits)
         return Address(linear.variable, linear.at(known.values), step, offset)
 
     def _place(self, access: BufferLoad | BufferStore, guarded: bool = False) -> _Place:
