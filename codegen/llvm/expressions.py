@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
 from tilewright.codegen.llvm import arithmetic
@@ -104,31 +104,39 @@ class ExpressionEmitter:
         found = self.builder.kept(expr)
         if found is None:
             found = self._emitted[expr] = emitter(self, expr)
-            for part in expr.parts():
-                if type(part) not in _LEAVES and self.builder.kept(part) is None:
-                    break  # its value may differ in the next statement
-            else:
+            if self._are_kept(expr.parts()):
                 if self.changing and not leaves(expr).isdisjoint(self.changing):
                     self.builder.keep_in_copy(expr, found)
                 else:
                     self.builder.keep(expr, found)
         return found
 
+    def _are_kept(self, parts: Iterable[Expr]) -> bool:
+        """Return whether all of ``parts`` have the same values in the next statement."""
+        for part in parts:
+            if type(part) not in _LEAVES and self.builder.kept(part) is None:
+                return False
+        return True
+
     def offset(self, expr: Expr) -> str:
         """Return the operand that holds an offset (int64), summed from the term that changes least often."""
         if not isinstance(expr, BinaryOp) or expr.op not in ("add", "sub"):
             return self.expr(expr)
-        found = self._emitted.get(expr) or self.builder.kept(expr)
+        key = ("offset", expr)  # as a value the sum is another operand: its terms are added in their own order
+        found = self._emitted.get(expr) or self.builder.kept(expr) or self.builder.kept(key)
         if found is not None:
             return found
         total = ""
-        for term in self.sums.terms(expr):
+        terms = self.sums.terms(expr)
+        for term in terms:
             value = self.expr(term.value)
             if total or term.negative:
                 total = self.builder.pure(f"{'sub' if term.negative else 'add'} i64 {total or '0'}, {value}")
             else:
                 total = value
         self._emitted[expr] = total
+        if not self.known.values and self._are_kept([term.value for term in terms]):
+            self.builder.keep(key, total)
         return total
 
     def operand(self, expr: Expr) -> Operand:
