@@ -70,9 +70,13 @@ class FunctionEmitter(ExpressionEmitter):
                 stmt, f"cannot generate code for statements of class {type(stmt).__name__}; LowerBlocks removes blocks"
             )
         self.begin_statement()
-        place = len(self.builder.lines)
+        builder = self.builder
+        if builder.makers is None:
+            emitter(self, stmt)
+            return
+        place = len(builder.lines)
         emitter(self, stmt)
-        self.builder.record(place, stmt)
+        builder.record(place, stmt)
 
     def bind_buffer(self, buffer: Buffer, pointer: str, local: bool = False) -> None:
         """Bind ``buffer`` to the memory at ``pointer``."""

@@ -9,7 +9,7 @@ K. Kennedy: "An algorithm for reduction of operator strength", 1977.)
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 #: Loops of fewer lines are left as they are: LLVM has little to search there, and a loop around them may count in
@@ -20,11 +20,8 @@ _LEAST_LINES = 32
 _CARRIED_LINES = 2
 #: More pointers than these would spill.
 _MOST_POINTERS = 10
-#: Opcodes of sums and products, by their first four characters.
-_SUMS = frozenset({"add ", "sub ", "mul "})
-#: Opcodes that are hoisted as well: quotients, selects, bounds. They are hoisted only if each iteration computes them,
-#: as a condition may keep a divisor from being zero.
-_OTHERS = frozenset({"udiv", "urem", "sdiv", "srem", "icmp", "sele", "call"})
+#: Instructions that are hoisted beside sums, products and addresses: quotients, selects, bounds. They are hoisted only
+#: if each iteration computes them, as a condition may keep a divisor from being zero.
 _OTHER = re.compile(
     r"(?:[us](?:div|rem) i64|icmp \w+ i64|select i1 \S+ i64|call i64 @llvm\.[su](?:min|max)\.i64\(i64) "
 )
@@ -151,25 +148,18 @@ class _Finisher:
         self.numbers: dict[str, int] = {}
         self.before: list[str] = []
         self._made: dict[str, int] = {}
-        always = True
-        for place in range(loop.start.line, len(lines)):
-            name, _, instruction = lines[place].partition(" = ")
-            kind = instruction[:4]
+        self._always = True
+        for place, line in enumerate(lines[loop.start.line :], loop.start.line):
+            name, _, instruction = line.partition(" = ")
             if not innermost:
                 if place > loop.head and not instruction and name.endswith(":"):
                     break
                 self.inside.add(name[2:])
-            if kind in _SUMS:
-                self._sum(place, name[2:], instruction)
-            elif kind == "gete":
-                self._address(place, name[2:], instruction)
-            elif kind in _OTHERS:
-                if always and _OTHER.match(instruction):
-                    self._other(place, name[2:], instruction)
-            elif kind == "free":
-                self._freeze(place, name[2:], instruction)
-            elif not instruction and place > loop.head:
-                always = always and not name.endswith(":")
+            look_at = _LOOKS.get(instruction[:4])
+            if look_at is not None:
+                look_at(self, place, name[2:], instruction)
+            elif not instruction and place > loop.head and name.endswith(":"):
+                self._always = False
 
     def _sum(self, place: int, name: str, instruction: str) -> None:
         *_, type_text, a, b = instruction.split(" ")
@@ -195,6 +185,8 @@ class _Finisher:
             self.linear[name] = self.linear[operand]
 
     def _other(self, place: int, name: str, instruction: str) -> None:
+        if not self._always or not _OTHER.match(instruction):
+            return
         operands = _OPERAND.findall(instruction)
         if all(self._known(operand) for operand in operands):
             self._move(place, name, instruction, operands)
@@ -281,8 +273,8 @@ class _Finisher:
             self._step(list(shared.values()))
         if self.innermost:
             self._hide_variable()
-        rest = [line for line in lines[loop.start.line :] if line]
-        lines[loop.start.line :] = hoisted + self.before + rest
+        rest = filter(None, lines[loop.start.line :])
+        lines[loop.start.line :] = [*hoisted, *self.before, *rest]
 
     def _step(self, shared: list[list[int]]) -> None:
         """Make a pointer for each group of addresses that differ by constants, and a stepped number for each of
@@ -318,6 +310,15 @@ class _Finisher:
         line, following = self.lines[self.loop.increment], self.loop.following
         counted = line.replace(f"  {following} = ", f"  {following}.sum = ", 1)
         self.lines[self.loop.increment] = f"{counted}\n  {following} = freeze {self.loop.kind} {following}.sum"
+
+
+#: How to look at an instruction, by the first four characters of its opcode.
+_LOOKS: dict[str, Callable[[_Finisher, int, str, str], None]] = {
+    **dict.fromkeys(("add ", "sub ", "mul "), _Finisher._sum),
+    **dict.fromkeys(("udiv", "urem", "sdiv", "srem", "icmp", "sele", "call"), _Finisher._other),
+    "gete": _Finisher._address,
+    "free": _Finisher._freeze,
+}
 
 
 def finish_innermost(lines: list[str], loop: Counted) -> None:
