@@ -37,6 +37,7 @@ from tilewright.tensorir.expr import (
 )
 from tilewright.tensorir.folding import wrap_integer
 from tilewright.tensorir.functor import COMPARISONS, Mutator, kinds, leaves
+from tilewright.tensorir.sources import TRACING, inherit
 from tilewright.tensorir.stmt import Allocate, BufferStore, For, IfThenElse, LetStmt, PrimFunc, Stmt, sequence
 
 #: An index as a part that is the same in all copies (None: zero), plus a constant, plus multiples of variables that
@@ -100,11 +101,13 @@ class FoldingCopier(ScopedMutator):
             self._begin()
         if len(numbers) == len(values):
             self._numbers[var] = self._tabled[var] = numbers
-        made = []
-        for place, value in enumerate(values):
-            self._place[var] = place
-            self._places = {}
-            made.append(self._copy(stmt, {var: value}))
+        made = self._stores(stmt, var, values) if type(stmt) is BufferStore and values else None
+        if made is None:
+            made = []
+            for place, value in enumerate(values):
+                self._place[var] = place
+                self._places = {}
+                made.append(self._copy(stmt, {var: value}))
         self._numbers.pop(var, None)
         self._places = {}
         return made
@@ -115,6 +118,40 @@ class FoldingCopier(ScopedMutator):
         result: Stmt = self.mutate(stmt)
         self.values, self._copying, self._here = outer
         return result
+
+    def _stores(self, store: BufferStore, var: Var, values: Sequence[Expr]) -> list[Stmt] | None:
+        """Return the copies of a store of which all parts have tables, as most have; None for others."""
+        if store.predicate is not None or len(store.indices) != 1:
+            return None
+        outer = self.values, self._copying
+        self.values, self._copying = {**self.values, var: values[0]}, True
+        stored = self._column(store.value, var, len(values))
+        indices = None if stored is None else self._column(store.indices[0], var, len(values))
+        buffer = self.mutate_buffer(store.buffer)
+        self.values, self._copying = outer
+        if stored is None or indices is None:
+            return None
+        if stored[0] is store.value and indices[0] is store.indices[0] and buffer is store.buffer:
+            return [store] * len(values)  # they do not depend on numbers
+        made: list[Stmt] = [BufferStore(buffer, value, (index,)) for value, index in zip(stored, indices, strict=True)]
+        if TRACING.callers:
+            for each in made:
+                inherit(each, store)
+        return made
+
+    def _column(self, expr: Expr, var: Var, count: int) -> list[Expr] | None:
+        """Return the copies of an expression for the ``count`` numbers of the innermost variable ``var``; None if it
+        has no table."""
+        table = self._table_of(expr)
+        if table is None:
+            return None
+        names, copies = table
+        if not names:
+            return copies * count
+        if names[-1] is not var:
+            return [copies[self._place_of(names)]] * count
+        first = self._place_of(names[:-1]) * count
+        return copies[first : first + count]
 
     def mutate_where(
         self, learn: Callable[[Analyzer], None], body: Stmt, define: Callable[[Analyzer], None] | None = None
@@ -136,10 +173,7 @@ class FoldingCopier(ScopedMutator):
             return node
         if type(node) is Var:
             return values.get(node, node)
-        try:
-            table = self._tables[node]
-        except KeyError:
-            table = self._tables[node] = self._table(node)
+        table = self._table_of(node)
         if table is None:
             found = self._here.get(node)
             if found is None:
@@ -148,26 +182,37 @@ class FoldingCopier(ScopedMutator):
         names, copies = table
         if not names:
             return node
+        return copies[self._place_of(names)]
+
+    def _place_of(self, names: tuple[Var, ...]) -> int:
+        """Return the place of the present numbers of ``names`` in a table of these."""
         if len(names) == 1:
-            return copies[self._place[names[0]]]
+            return self._place[names[0]]
         place = self._places.get(names)
         if place is None:
             place = 0
             for name in names:
                 place = place * len(self._numbers[name]) + self._place[name]
             self._places[names] = place
-        return copies[place]
+        return place
 
     # Expressions in which numbers replace variables.
 
+    def _table_of(self, expr: Expr) -> _Table | None:
+        try:
+            return self._tables[expr]
+        except KeyError:
+            table = self._tables[expr] = self._table(expr)
+            return table
+
     def _table(self, expr: Expr) -> _Table | None:
         """Make all copies of an expression that depends only on the numbers that replace variables."""
-        values, numbers = self.values, self._numbers
-        found = leaves(expr)
-        if values.keys().isdisjoint(found):
+        numbers = self._numbers
+        replaced = self.values.keys() & leaves(expr)
+        if not replaced:
             return (), [expr]
-        names = tuple([name for name in numbers if name in found])
-        if len(names) < len([leaf for leaf in found if leaf in values]) or kinds(expr) & COMPARISONS:
+        names = tuple([name for name in numbers if name in replaced])
+        if len(names) < len(replaced) or kinds(expr) & COMPARISONS:
             return None
         if type(expr) is Var:
             return names, [const(number, expr.dtype) for number in numbers[expr]]
@@ -208,9 +253,7 @@ class FoldingCopier(ScopedMutator):
     def _spread(self, expr: Expr, names: tuple[Var, ...]) -> list[Expr]:
         """Return the copies of an expression for all combinations of the numbers of ``names``, which are more
         variables than its own."""
-        table = self._tables.get(expr)
-        if table is None:
-            table = self._tables[expr] = self._table(expr)
+        table = self._table_of(expr)
         assert table is not None, "parts of an expression have no other variables than the expression"
         own, copies = table
         if own == names:

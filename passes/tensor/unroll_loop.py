@@ -53,9 +53,9 @@ class _Unroller(FoldingCopier):
     def _plan(self, stmt: Stmt, config: UnrollLoopConfig) -> int:
         """Decide which loops in ``stmt`` are unrolled; return the resulting statements, loops counted once."""
         if not isinstance(stmt, For):
-            inner = sum(self._plan(part, config) for part in stmt.parts() if isinstance(part, Stmt))
-            return inner + isinstance(stmt, (BufferStore, Evaluate))
-        innermost = not any(isinstance(node, For) for node in walk_statements(stmt.body))
+            if isinstance(stmt, (BufferStore, Evaluate)):
+                return 1
+            return sum([self._plan(part, config) for part in stmt.parts() if isinstance(part, Stmt)])
         steps = max(1, self._plan(stmt.body, config))
         if not isinstance(stmt.extent, IntImm):
             if stmt.kind == "unrolled":
@@ -64,7 +64,9 @@ class _Unroller(FoldingCopier):
         copies = steps * stmt.extent.value
         if stmt.kind == "unrolled" and copies > config.max_unroll:
             self._keep(stmt, f"{copies} statements are more than max_unroll = {config.max_unroll}")
-        elif stmt.kind == "unrolled" or (stmt.kind == "serial" and innermost and 0 < copies <= config.auto_max_step):
+        elif stmt.kind == "unrolled" or (
+            stmt.kind == "serial" and 0 < copies <= config.auto_max_step and _is_innermost(stmt)
+        ):
             for node in walk_statements(stmt.body):
                 if isinstance(node, Block):  # copies would share its name
                     refuse_block(node)
@@ -85,6 +87,10 @@ class _Unroller(FoldingCopier):
         else:
             numbers = [low + const(number, loop.var.dtype) for number in range(extent.value)]
         return sequence(*self.copies(loop.body, loop.var, numbers))
+
+
+def _is_innermost(loop: For) -> bool:
+    return not any(isinstance(node, For) for node in walk_statements(loop.body))
 
 
 def unroll_loops(func: PrimFunc, ctx: PassContext | None = None) -> PrimFunc:
