@@ -48,6 +48,8 @@ class Memory:
         #: In unrolled loops, by access and known variables: the offset, as a sum that all copies share (that of the
         #: first lane), and the step from lane to lane.
         self._sums: dict[tuple[Node, int], tuple[Expr, Linear | None, int]] = {}
+        #: The places of loads, by basic block and pointer of the buffer.
+        self._places: dict[tuple[str, str, Node], _Place] = {}
         #: The variable and the constant parts of sums in offsets.
         self._splits: dict[Expr, Split] = {}
 
@@ -268,9 +270,20 @@ class Memory:
         return Address(linear.variable, linear.at(known.values), step, offset)
 
     def _place(self, access: BufferLoad | BufferStore, guarded: bool = False) -> _Place:
-        """Return where ``access`` is; ``guarded``: another address is read where its predicate does not hold."""
+        """Return where ``access`` is; ``guarded``: another address is read where its predicate does not hold. The place
+        of a load is found once in a basic block: each factor of a tile of sums is loaded in many of these."""
         e = self.emitter
         slot = e.slot(access.buffer, access)
+        if access.predicate is not None or e.known.values or type(access) is BufferStore:
+            return self._find_place(access, slot, guarded)
+        key = (e.builder.block, slot.pointer, access)
+        found = self._places.get(key)
+        if found is None:
+            found = self._places[key] = self._find_place(access, slot, guarded)
+        return found
+
+    def _find_place(self, access: BufferLoad | BufferStore, slot: Slot, guarded: bool) -> _Place:
+        e = self.emitter
         dtype = access.buffer.dtype
         plain = access.predicate is None
         address = self._address(access, slot)
