@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any
 
-from tilewright.tensorir.expr import BinaryOp, Buffer, BufferLoad, Call, Expr, IntImm, Var
+from tilewright.tensorir.expr import BinaryOp, Buffer, BufferLoad, Call, Expr, IntImm, Ramp, Var
 from tilewright.tensorir.functor import walk_statements
 from tilewright.tensorir.intrinsics import ADDRESSING
 from tilewright.tensorir.keys import OUTLINE, PARALLEL_IF
@@ -191,22 +191,23 @@ class _Finder:
         stack: list[Any] = list(exprs[::-1])
         while stack:
             node = stack.pop()
-            if node in seen:
-                continue
-            seen.add(node)
-            kind = type(node)
-            if kind is BinaryOp:  # most nodes are those of indices, in which there is little to find
-                if type(node.b) is not IntImm:
-                    stack.append(node.b)
-                stack.append(node.a)
-            elif kind is Var:
-                part.variables[node] = None
-            elif kind is not IntImm:
-                if kind is BufferLoad:
-                    self._access(node)
-                elif kind is Call:
-                    self._call(node)
-                stack.extend(node.parts()[::-1])
+            while node not in seen:
+                seen.add(node)
+                kind = type(node)
+                if kind is BinaryOp:  # most nodes are those of indices, in which there is little to find
+                    if type(node.b) is not IntImm:
+                        stack.append(node.b)
+                    node = node.a
+                elif kind is Ramp and type(node.stride) is IntImm:
+                    node = node.base
+                elif kind is Var:
+                    part.variables[node] = None
+                elif kind is not IntImm:
+                    if kind is BufferLoad:
+                        self._access(node)
+                    elif kind is Call:
+                        self._call(node)
+                    stack.extend(node.parts()[::-1])
 
     def _access(self, access: BufferLoad | BufferStore) -> None:
         buffer, part = access.buffer, self._part
