@@ -71,15 +71,12 @@ class ExpressionEmitter:
         self.slots: dict[Buffer, Slot] = {}
         self.registers = Registers(builder)
         self.memory = Memory(self)
+        #: The operands of the present statement's expressions.
         self._emitted: dict[Expr, str] = {}
 
     def error(self, node: Node, message: str) -> NoReturn:
         """Raise an error about ``node`` that shows its place."""
         raise CodegenError(f"{self.root.name}: {message}\n{underline(self.root, node)}")
-
-    def begin_statement(self) -> None:
-        """Forget the values of the previous statement that may be stale: memory may have changed."""
-        self._emitted.clear()
 
     def expr(self, expr: Expr) -> str:
         """Return the operand that holds the value of ``expr``. An operand shared within a statement is emitted once,

@@ -69,7 +69,7 @@ class FunctionEmitter(ExpressionEmitter):
             self.error(
                 stmt, f"cannot generate code for statements of class {type(stmt).__name__}; LowerBlocks removes blocks"
             )
-        self.begin_statement()
+        self._emitted.clear()  # memory may have changed since the previous statement
         builder = self.builder
         if builder.makers is None:
             emitter(self, stmt)

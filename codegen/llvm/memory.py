@@ -92,8 +92,10 @@ class Memory:
         """Return where to load from, and the mask of what to load. Where conditions that are the same in all lanes do
         not hold, the place is a constant, with ``otherwise`` in each lane (None: zero): choosing an address takes an
         instruction, where a masked load takes three or, without AVX, a branch for each lane."""
-        predicate = self.emitter.folded(access.predicate) if access.predicate is not None else None
-        if predicate is None or is_true(predicate):
+        if access.predicate is None:
+            return self._place_of_load(access), None
+        predicate = self.emitter.folded(access.predicate)
+        if is_true(predicate):
             return self._place(access), None
         same, others = split_lanes(predicate)
         place = self._place(access, guarded=others is None)
@@ -269,21 +271,22 @@ class Memory:
             return split(known.fold(offset), self._splits)
         return Address(linear.variable, linear.at(known.values), step, offset)
 
-    def _place(self, access: BufferLoad | BufferStore, guarded: bool = False) -> _Place:
-        """Return where ``access`` is; ``guarded``: another address is read where its predicate does not hold. The place
-        of a load is found once in a basic block: each factor of a tile of sums is loaded in many of these."""
+    def _place_of_load(self, access: BufferLoad) -> _Place:
+        """Return where a load without a predicate is, which is found once in a basic block: each factor of a tile of
+        sums is loaded in many of these."""
         e = self.emitter
-        slot = e.slot(access.buffer, access)
-        if access.predicate is not None or e.known.values or type(access) is BufferStore:
-            return self._find_place(access, slot, guarded)
-        key = (e.builder.block, slot.pointer, access)
+        if e.known.values:
+            return self._place(access)
+        key = (e.builder.block, e.slot(access.buffer, access).pointer, access)
         found = self._places.get(key)
         if found is None:
-            found = self._places[key] = self._find_place(access, slot, guarded)
+            found = self._places[key] = self._place(access)
         return found
 
-    def _find_place(self, access: BufferLoad | BufferStore, slot: Slot, guarded: bool) -> _Place:
+    def _place(self, access: BufferLoad | BufferStore, guarded: bool = False) -> _Place:
+        """Return where ``access`` is; ``guarded``: another address is read where its predicate does not hold."""
         e = self.emitter
+        slot = e.slot(access.buffer, access)
         dtype = access.buffer.dtype
         plain = access.predicate is None
         address = self._address(access, slot)

@@ -113,7 +113,10 @@ class _Planner:
         elif kind is SeqStmt:
             assert isinstance(stmt, SeqStmt)
             for each in stmt.stmts:
-                self._visit(each, allocated)
+                if type(each) is BufferStore:  # most are
+                    self.stores.append(each.buffer)
+                else:
+                    self._visit(each, allocated)
         elif kind is For:
             assert isinstance(stmt, For)
             self._loop(stmt, allocated)
