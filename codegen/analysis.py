@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any
 
-from tilewright.tensorir.expr import BinaryOp, Buffer, BufferLoad, Call, Expr, IntImm, Ramp, Var
+from tilewright.tensorir.expr import BinaryOp, Broadcast, Buffer, BufferLoad, Call, Expr, IntImm, Ramp, Var
 from tilewright.tensorir.functor import walk_statements
 from tilewright.tensorir.intrinsics import ADDRESSING
 from tilewright.tensorir.keys import OUTLINE, PARALLEL_IF
@@ -198,16 +198,21 @@ class _Finder:
                     if type(node.b) is not IntImm:
                         stack.append(node.b)
                     node = node.a
+                elif kind is BufferLoad:
+                    self._access(node)
+                    if node.predicate is not None:
+                        stack.append(node.predicate)
+                    stack += node.indices[::-1]
                 elif kind is Ramp and type(node.stride) is IntImm:
                     node = node.base
+                elif kind is Broadcast:
+                    node = node.value
                 elif kind is Var:
                     part.variables[node] = None
                 elif kind is not IntImm:
-                    if kind is BufferLoad:
-                        self._access(node)
-                    elif kind is Call:
+                    if kind is Call:
                         self._call(node)
-                    stack.extend(node.parts()[::-1])
+                    stack += node.parts()[::-1]
 
     def _access(self, access: BufferLoad | BufferStore) -> None:
         buffer, part = access.buffer, self._part
