@@ -101,12 +101,17 @@ class _Linear(NamedTuple):
 
 def _number(operand: str) -> int:
     """Return the number in a name that ``Builder.fresh`` made; -1 for parameters and constants."""
+    if not operand.startswith("%"):
+        return -1
     number = operand.rpartition(".")[2]
-    return int(number) if operand.startswith("%") and number.isdecimal() else -1
+    return int(number) if number.isdecimal() else -1
 
 
-def _is_constant(operand: str) -> bool:
-    return operand.lstrip("-").isdecimal()
+def _fixed(operand: str) -> _Linear:
+    """Return an operand that is known before the loop, or a constant."""
+    if operand.lstrip("-").isdecimal():
+        return _Linear(_Sum((), int(operand)), _NOTHING)
+    return _Linear(_Sum(((operand, 1),), 0), _NOTHING)
 
 
 class _Pointer(NamedTuple):
@@ -166,10 +171,12 @@ class _Finisher:
         if type_text != "i64" or "<" in instruction:
             return  # narrower than an address, or a vector
         a = a[:-1]
-        if self._known(a) and self._known(b):
+        is_known_a, is_known_b = self._known(a), self._known(b)
+        if is_known_a and is_known_b:
             self._move(place, name, instruction, (a, b))
             return
-        x, y = self._value(a), self._value(b)
+        x = _fixed(a) if is_known_a else self.linear.get(a)
+        y = _fixed(b) if is_known_b else self.linear.get(b)
         made = None if x is None or y is None else self._combined(instruction[:4], x, y)
         if made is not None:
             self.linear[name] = made
@@ -211,14 +218,6 @@ class _Finisher:
     def _known(self, operand: str) -> bool:
         """Return whether an operand is known before the loop, or will be."""
         return operand in self.moved or (_number(operand) <= self.loop.start.names and operand not in self.inside)
-
-    def _value(self, operand: str) -> _Linear | None:
-        """Return an operand as a linear function of the induction variable; None if it is not linear."""
-        if _is_constant(operand):
-            return _Linear(_Sum((), int(operand)), _NOTHING)
-        if self._known(operand):
-            return _Linear(_Sum(((operand, 1),), 0), _NOTHING)
-        return self.linear.get(operand)
 
     def _combined(self, operation: str, x: _Linear, y: _Linear) -> _Linear | None:
         if operation != "mul ":
@@ -280,8 +279,7 @@ class _Finisher:
         """Make a pointer for each group of addresses that differ by constants, and a stepped number for each of
         ``numbers``."""
         loop, lines = self.loop, self.lines
-        first = self._value(loop.first)
-        assert first is not None
+        first = _fixed(loop.first)
         phis, steps = [lines[loop.head]], []
         for places in shared:
             name, element, base, offset = self.pointers[places[0]]
