@@ -110,10 +110,8 @@ class ExpressionEmitter:
 
     def _are_kept(self, parts: Iterable[Expr]) -> bool:
         """Return whether all of ``parts`` have the same values in the next statement."""
-        for part in parts:
-            if type(part) not in _LEAVES and self.builder.kept(part) is None:
-                return False
-        return True
+        kept = self.builder.kept
+        return not [part for part in parts if type(part) not in _LEAVES and kept(part) is None]
 
     def offset(self, expr: Expr) -> str:
         """Return the operand that holds an offset (int64), summed from the term that changes least often."""
