@@ -9,6 +9,7 @@ from tilewright.passes.tensor.unroll_loop import unroll_loops
 from tilewright.tensorir.dtype import INT64
 from tilewright.tensorir.expr import Buffer, BufferLoad, Expr, Var, binary, cast, const, select
 from tilewright.tensorir.functor import walk
+from tilewright.tensorir.sources import sources_of, tracing, with_sources
 from tilewright.tensorir.stmt import BufferStore, For, IfThenElse, LetStmt, PrimFunc, Stmt, sequence
 
 #: An output of 64 elements; indices are taken modulo that.
@@ -89,3 +90,13 @@ def test_parts_may_depend_on_fewer_variables(keeps_results) -> None:
         at = binary("floormod", a * 5 + b * 3, 7) + i * 16 + j * 5 + k
         body = loop(i, 0, 2, loop(j, 0, 3, loop(k, 0, 4, store(at, BufferLoad(IN, (at,))))))
         keeps_results(unroll_loops, PrimFunc("f", (IN, OUT), body, {"num_outputs": 1}))
+
+
+def test_copies_of_a_store_have_its_sources() -> None:
+    i, j = Var("i"), Var("j")
+    inner = store(i * 4 + j, BufferLoad(IN, (j,)))
+    nest = loop(i, 0, 2, loop(j, 0, 4, inner))
+    func = PrimFunc("f", (IN, OUT), nest, {"num_outputs": 1})
+    with tracing():
+        after = unroll_loops(with_sources(func, {nest: frozenset({0}), inner: frozenset({1})}))
+    assert {sources_of(node) for node in walk(after.body) if isinstance(node, BufferStore)} == {frozenset({1})}
