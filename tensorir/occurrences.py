@@ -75,48 +75,76 @@ def kinds(node: Node) -> int:
 
 def look_into(node: Node) -> frozenset[Node]:
     """Compute leaves and kinds of ``node`` and of all nodes below it, and return its leaves."""
-    stack: list[Node] = [node]
+    pending = [node]  # and the nodes below that have to be first: there are some in long chains only
+    while True:
+        try:
+            found = _look_below(pending[-1], _MOST_FRAMES)
+        except _TooDeepError as error:
+            pending.append(error.node)
+            continue
+        pending.pop()
+        if not pending:
+            return found
+
+
+#: The most frames of recursion in a search for leaves. Chains of lets and of infix operators may be longer.
+_MOST_FRAMES: Final = 100
+
+
+class _TooDeepError(Exception):
+    """A node that a search for leaves does not reach."""
+
+    def __init__(self, node: Node) -> None:
+        super().__init__()
+        self.node = node
+
+
+def _look_below(node: Node, frames: int) -> frozenset[Node]:
+    """Compute leaves and kinds of ``node`` from those of its parts, which come first where they are not known.
+
+    Raises:
+        _TooDeepError: a node is more than this number of frames away.
+    """
+    if not frames:
+        raise _TooDeepError(node)
     found = _NO_LEAVES
-    while stack:
-        current = stack[-1]
-        found = _NO_LEAVES
-        occurring = 0
-        parts: tuple[Node, ...] = current.parts()
-        for part in parts:
-            below = part._leaves
-            if below is not None:
-                occurring |= part._kinds
-                if below and below is not found and not below <= found:
-                    found = below if found <= below else found | below
-            elif type(part) is IntImm:  # the most frequent among nodes without leaves yet
+    occurring = 0
+    parts: tuple[Node, ...] = node.parts()
+    for part in parts:
+        below = part._leaves
+        if below is None:
+            if type(part) is IntImm:  # the most frequent among nodes without leaves yet
                 _set(part, "_kinds", 0)
                 _set(part, "_leaves", _NO_LEAVES)
-            else:
-                stack.append(part)
-        if stack[-1] is not current:
-            continue
-        stack.pop()
-        if isinstance(current, Expr):
-            dtype = current.dtype
-            if dtype.is_float and dtype.bits == 16:
-                occurring |= HALVES
-            if type(current) is BinaryOp:
-                occurring |= _OPERATIONS.get(current.op, 0)
-            elif type(current) is Var:
-                found = frozenset((current,))
-            elif type(current) is BufferLoad:
-                found |= {current.buffer}
-                occurring |= LOADS if current.predicate is None else LOADS | MASKED_LOADS
-            else:
-                occurring |= _KINDS.get(type(current), 0)
-        elif type(current) is BufferStore:
-            found |= {current.buffer}
-        elif not isinstance(current, Stmt):
-            found |= _used_buffers(current)
-        _set(current, "_kinds", occurring)
-        _set(current, "_leaves", found)
+                continue
+            below = _look_below(part, frames - 1)
+        occurring |= part._kinds
+        if below and below is not found:
+            if not found:
+                found = below
+            elif not below <= found:
+                found = below if found <= below else found | below
+    if type(node) is BinaryOp:  # of halves if its operands are
+        if node.op in _OPERATIONS:
+            occurring |= _OPERATIONS[node.op]
+    elif isinstance(node, Expr):
+        dtype = node.dtype
+        if dtype.is_float and dtype.bits == 16:
+            occurring |= HALVES
+        if type(node) is Var:
+            found = frozenset((node,))
+        elif type(node) is BufferLoad:
+            found |= {node.buffer}
+            occurring |= LOADS if node.predicate is None else LOADS | MASKED_LOADS
+        else:
+            occurring |= _KINDS.get(type(node), 0)
+    elif type(node) is BufferStore:
+        found |= {node.buffer}
+    elif not isinstance(node, Stmt):
+        found |= _used_buffers(node)
+    _set(node, "_kinds", occurring)
+    _set(node, "_leaves", found)
     return found
-
 
 _set = object.__setattr__
 _NO_LEAVES: Final[frozenset[Node]] = frozenset()

@@ -79,6 +79,14 @@ def test_kinds_and_leaves_are_those_of_all_that_is_inside():
     assert 0 in bits and kinds(body) == 511 and len(bits) > 8
 
 
+def test_leaves_of_a_chain_that_is_longer_than_recursion_may_be_deep():
+    start, end = Var("start", "int64"), Var("end", "int64")
+    chain = as_expr(start)
+    for _ in range(5000):
+        chain = BinaryOp("add", chain, end)
+    assert leaves(chain) == {start, end} and kinds(chain) == 0
+
+
 @pytest.mark.parametrize("looks_at_buffers", [False, True])
 def test_visitors_meet_all_nodes_in_the_order_of_the_fields(looks_at_buffers):
     class Order(Visitor):
