@@ -27,15 +27,13 @@ class Place:
     parent: Place | None
     loop: For | None = None
     condition: Expr | None = None
+    _chain: tuple[Place, ...] = dataclasses.field(default=(), init=False, repr=False)
 
-    def chain(self) -> list[Place]:
+    def chain(self) -> tuple[Place, ...]:
         """Return the places from the function's body to this one."""
-        places: list[Place] = []
-        place: Place | None = self
-        while place is not None:
-            places.append(place)
-            place = place.parent
-        return places[::-1]
+        if not self._chain:
+            self._chain = (self,) if self.parent is None else (*self.parent.chain(), self)
+        return self._chain
 
 
 @dataclass(eq=False)
@@ -140,7 +138,7 @@ class AccessCollector(Visitor):
             return
         assert self.place is not None
         self.order += 1
-        resolved = tuple(self._resolved(index) for index in indices)
+        resolved = tuple([self._resolved(index) for index in indices]) if self.lets else tuple(indices)
         guard = self._resolved(predicate) if predicate is not None else None
         usage.accesses.append(Access(resolved, guard, self.place, self.order, is_write))
 
@@ -157,14 +155,18 @@ def reads_target(load: Expr, store: BufferStore) -> bool:
 
 def common_place(accesses: Sequence[Access]) -> Place:
     """Return the innermost place around all accesses."""
-    chains = [access.place.chain() for access in accesses]
-    depth = 0
-    while all(len(chain) > depth for chain in chains) and all(chain[depth] is chains[0][depth] for chain in chains):
-        depth += 1
-    return chains[0][depth - 1]
+    common = accesses[0].place.chain()
+    for access in accesses[1:]:
+        depth = 0
+        for one, other in zip(common, access.place.chain(), strict=False):
+            if one is not other:
+                break
+            depth += 1
+        common = common[:depth]
+    return common[-1]
 
 
-def inner_places(access: Access, place: Place) -> list[Place]:
+def inner_places(access: Access, place: Place) -> tuple[Place, ...]:
     """Return the places from ``place`` (exclusive) to the access."""
     chain = access.place.chain()
     return chain[chain.index(place) + 1 :]

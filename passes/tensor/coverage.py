@@ -4,7 +4,7 @@ stored by that write. A buffer may be placed inside a loop only if this holds.""
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 
 from tilewright.passes.tensor.accesses import Access, Place, bind_places, inner_places
 from tilewright.passes.tensor.findings import findings
@@ -13,12 +13,9 @@ from tilewright.tensorir.arith.iter_map import affine, iter_sum
 from tilewright.tensorir.arith.iter_solver import IterSolver, Span
 from tilewright.tensorir.conditions import conjuncts
 from tilewright.tensorir.dtype import INT64
-from tilewright.tensorir.expr import Expr, IntImm, Var
-from tilewright.tensorir.functor import substitute
+from tilewright.tensorir.expr import BinaryOp, Expr, IntImm, Var
+from tilewright.tensorir.functor import LOADS, kinds, leaves, substitute
 from tilewright.tensorir.stmt import For, PrimFunc
-
-#: Tell whether a condition always holds.
-Prove = Callable[[Expr], bool]
 
 
 def analyzer_of(func: PrimFunc) -> Analyzer:
@@ -31,39 +28,51 @@ def analyzer_of(func: PrimFunc) -> Analyzer:
 
 
 class Knowledge:
-    """The facts that hold at the reads of a function. A query is first decided by the ranges of the loops around a
-    read, which are kept from one read to the next, and by verbatim comparison with its conditions. That decides most
-    queries; an analyzer that knows all these facts together is built only for a query that needs it.
+    """The facts that hold at the reads of a function. A query is first decided by verbatim comparison with the
+    conditions around a read, then by the ranges of the loops around it, which are kept from one read to the next, and
+    by comparison in canonical form. That decides most queries; an analyzer that knows all these facts together is built
+    only for a query that needs it.
 
     Args:
         func: the function.
     """
 
     def __init__(self, func: PrimFunc) -> None:
-        #: Knows the ranges of loops at the present read, and of loops elsewhere, which have other variables.
-        self.ranges = analyzer_of(func)
+        self._ranges = analyzer_of(func)
         self._loops: dict[Var, For] = {}
+        self._is_ranged = False
         self._whole = analyzer_of(func)
         self._scope = contextlib.ExitStack()
         self._read: Access | None = None
         self._is_learned = False
-        #: The conditions around the present read, in the canonical form of :attr:`ranges`; computed when first needed.
+        #: The conditions around the present read, and their canonical form in :attr:`ranges`; computed when first
+        #: needed.
+        self._told: set[Expr] | None = None
         self._conditions: set[Expr] | None = None
 
     @contextlib.contextmanager
     def at(self, read: Access) -> Iterator[None]:
         """Open a ``with`` block in which queries are about the place of ``read``."""
-        again = False
-        for place in read.place.chain():
-            loop = place.loop
-            if loop is not None and (again or self._loops.get(loop.var) is not loop):
-                again = again or loop.var in self._loops  # inner ranges may derive from the former one
-                self._loops[loop.var] = loop
-                self.ranges.bind(loop.var, loop.min, loop.extent)
-        self._read, self._conditions, self._is_learned = read, None, False
+        self._read, self._is_ranged, self._is_learned = read, False, False
+        self._told = self._conditions = None
         with self._scope:
             yield
         self._read = None
+
+    @property
+    def ranges(self) -> Analyzer:
+        """Return the analyzer that knows the ranges of the loops around the present read, and of loops elsewhere, which
+        have other variables."""
+        if self._read is not None and not self._is_ranged:
+            self._is_ranged = True
+            again = False
+            for place in self._read.place.chain():
+                loop = place.loop
+                if loop is not None and (again or self._loops.get(loop.var) is not loop):
+                    again = again or loop.var in self._loops  # inner ranges may derive from the former one
+                    self._loops[loop.var] = loop
+                    self._ranges.bind(loop.var, loop.min, loop.extent)
+        return self._ranges
 
     @property
     def whole(self) -> Analyzer:
@@ -79,14 +88,22 @@ class Knowledge:
     def prove(self, condition: Expr) -> bool:
         """Return whether ``condition`` always holds at the present read."""
         return all(
-            self.ranges.prove(part) or self.ranges.canonical(part) in self._known() or self.whole.prove(part)
+            part in self._raw()
+            or self.ranges.prove(part)
+            or self.ranges.canonical(part) in self._known()
+            or self.whole.prove(part)
             for part in conjuncts(condition)
         )
 
+    def _raw(self) -> set[Expr]:
+        if self._told is None:
+            told = [] if self._read is None else _conditions_at(self._read)
+            self._told = {part for condition in told for part in conjuncts(condition)}
+        return self._told
+
     def _known(self) -> set[Expr]:
         if self._conditions is None:
-            told = [] if self._read is None else _conditions_at(self._read)
-            self._conditions = {self.ranges.canonical(part) for condition in told for part in conjuncts(condition)}
+            self._conditions = {self.ranges.canonical(part) for part in self._raw()}
         return self._conditions
 
 
@@ -107,9 +124,11 @@ def covers(write: Access, read: Access, place: Place, known: Knowledge) -> bool:
     their first iteration. The instance must then lie in its loops' ranges, satisfy its conditions, and precede the
     read. ``known`` must be at the read; False means that no proof was found.
     """
-    if _Instance(write, read, place, known.ranges, known.prove).exists():
-        return True
-    return _Instance(write, read, place, known.whole, known.whole.prove).exists()
+    if write.predicate is not None and write.predicate.dtype.lanes != 1:
+        return False
+    if any(index.dtype is not INT64 for index in (*write.indices, *read.indices)):
+        return False
+    return _Instance(write, read, place, known).exists() or _Instance(write, read, place, known, True).exists()
 
 
 def _has_constant_splits(index: Expr, variables: Collection[Var]) -> bool:
@@ -123,13 +142,17 @@ def _has_constant_splits(index: Expr, variables: Collection[Var]) -> bool:
 
 
 class _Instance:
-    """The instance of a write that stores the element that one instance of a read reads."""
+    """The instance of a write that stores the element that one instance of a read reads.
 
-    def __init__(self, write: Access, read: Access, place: Place, analyzer: Analyzer, prove: Prove) -> None:
-        self.write, self.read, self.analyzer, self.prove = write, read, analyzer, prove
+    Args:
+        by_all: whether to prove by all facts together.
+    """
+
+    def __init__(self, write: Access, read: Access, place: Place, known: Knowledge, by_all: bool = False) -> None:
+        self.write, self.read, self.known, self.by_all = write, read, known, by_all
         self.places = inner_places(write, place)
         self.loops = [p.loop for p in self.places if p.loop is not None]
-        of_read = set(inner_places(read, place))
+        of_read = inner_places(read, place)
         self.shared = [p.loop for p in self.places if p.loop is not None and p in of_read]
         #: The values of the write's loop variables: unknowns until they are solved for. The variables themselves denote
         #: the iteration of the read in loops around both.
@@ -137,13 +160,59 @@ class _Instance:
         #: The loops whose variables no index uses.
         self.first: set[Var] = set()
 
+    @property
+    def analyzer(self) -> Analyzer:
+        """Return what the instance is found by."""
+        return self.known.whole if self.by_all else self.known.ranges
+
+    def prove(self, condition: Expr) -> bool:
+        """Return whether ``condition`` always holds at the read."""
+        return self.known.whole.prove(condition) if self.by_all else self.known.prove(condition)
+
     def exists(self) -> bool:
         """Return whether the instance provably exists."""
-        if self.write.predicate is not None and self.write.predicate.dtype.lanes != 1:
+        found = self._is_renamed() or (self._solve() and self._in_range())
+        return found and self._conditions_hold() and self._comes_before()
+
+    def _is_renamed(self) -> bool:
+        """Find the instance where the indices of write and read are the same but for the names of loops with equal
+        ranges, as most are. Return whether it was found."""
+        names: dict[Var, Var] = {}
+        for own, other in zip(self.write.indices, self.read.indices, strict=True):
+            if not self._renames(own, other, names):
+                return False
+        around = {p.loop.var: p.loop for p in self.read.place.chain() if p.loop is not None}
+        values: dict[Var, Expr] = {}
+        for loop in self.loops:
+            if not (
+                self.values.keys().isdisjoint(leaves(loop.min)) and self.values.keys().isdisjoint(leaves(loop.extent))
+            ):
+                return False
+            name = names.get(loop.var)
+            if name is not None:
+                other_loop = around.get(name)
+                if other_loop is None or other_loop.min is not loop.min or other_loop.extent is not loop.extent:
+                    return False
+                values[loop.var] = name
+            elif isinstance(loop.extent, IntImm) and loop.extent.value > 0:
+                values[loop.var] = loop.min
+            else:
+                return False
+        self.first.update(values.keys() - names.keys())
+        self.values = values
+        return True
+
+    def _renames(self, own: Expr, other: Expr, names: dict[Var, Var]) -> bool:
+        """Return whether ``own`` becomes ``other`` when loop variables of the write take ``names``, to which those that
+        are not known yet are added."""
+        if own is other:
+            used = [leaf for leaf in leaves(own) if leaf in self.values]
+            return not kinds(own) & LOADS and all(names.setdefault(var, var) is var for var in used)
+        if isinstance(own, Var):
+            return own in self.values and isinstance(other, Var) and names.setdefault(own, other) is other
+        if not isinstance(own, BinaryOp) or not isinstance(other, BinaryOp) or own.op != other.op:
             return False
-        if any(index.dtype is not INT64 for index in (*self.write.indices, *self.read.indices)):
-            return False
-        return self._solve() and self._in_range() and self._conditions_hold() and self._comes_before()
+        return self._renames(own.a, other.a, names) and self._renames(own.b, other.b, names)
 
     def _in_write(self, expr: Expr) -> Expr:
         """Rewrite ``expr``, given in the variables of the write, in terms of those of the read."""
@@ -198,7 +267,7 @@ class _Instance:
     def _comes_before(self) -> bool:
         for loop in self.shared:
             value = self.values[loop.var]
-            if loop.var in self.first or self.prove(value.equal(loop.var)):
+            if loop.var in self.first or value is loop.var or self.prove(value.equal(loop.var)):
                 continue  # the same or an earlier iteration
             return self.prove(value < loop.var)
         return self.write.order < self.read.order
