@@ -46,7 +46,7 @@ from tilewright.tensorir.arith.analyzer import Analyzer
 from tilewright.tensorir.arith.region import region_of
 from tilewright.tensorir.dtype import INT64
 from tilewright.tensorir.expr import Buffer, BufferLoad, Expr, IntImm, const
-from tilewright.tensorir.functor import Mutator, free_vars, uses_var
+from tilewright.tensorir.functor import Mutator, free_vars, leaves, uses_var
 from tilewright.tensorir.node import Node
 from tilewright.tensorir.stmt import Allocate, Block, BufferStore, For, PrimFunc, Stmt
 from tilewright.tensorir.target import Target
@@ -80,6 +80,29 @@ def _runs_once(place: Place, limit: Place) -> bool:
     return True
 
 
+#: The indices of an access, and the loops around it, outermost first.
+_Reached = tuple[tuple[Expr, ...], list[For]]
+
+
+def _reached(usage: Usage, place: Place) -> list[_Reached]:
+    """Return the indices of the accesses to a buffer with the loops between ``place`` and them, equal ones once."""
+    found: dict[tuple[Place, tuple[Expr, ...]], _Reached] = {}
+    for access in usage.accesses:
+        known = access.place, access.indices
+        if known not in found:
+            loops = [inner.loop for inner in inner_places(access, place) if inner.loop is not None]
+            found[known] = access.indices, loops
+    return list(found.values())
+
+
+def _spans(index: Expr, loops: list[For], extent: Expr) -> bool:
+    """Return whether an index is the variable of one of ``loops``, which runs from zero to ``extent``."""
+    for loop in loops:
+        if loop.var is index:
+            return loop.extent is extent and isinstance(loop.min, IntImm) and loop.min.value == 0
+    return False
+
+
 class _Planner:
     def __init__(self, func: PrimFunc, max_stack_bytes: int) -> None:
         self.max_stack_bytes = max_stack_bytes
@@ -98,7 +121,8 @@ class _Planner:
             return None
         with self.analyzer.scope():
             bind_places(self.analyzer, place.chain())
-            dimensions = [self._dimension(usage, place, d) for d in range(usage.buffer.ndim)]
+            reached = _reached(usage, place)
+            dimensions = [self._dimension(extent, reached, d) for d, extent in enumerate(usage.buffer.shape)]
         shape = tuple(extent for _, extent in dimensions)
         origin = tuple(low for low, _ in dimensions)
         old = usage.buffer
@@ -135,41 +159,51 @@ class _Planner:
                 found.setdefault((access.place, indices, predicate), access)
         return list(found.values())
 
-    def _dimension(self, usage: Usage, place: Place, number: int) -> tuple[Expr, Expr]:
-        """Return least index and extent of a dimension at ``place``: zero and the old extent if it does not shrink."""
-        old = usage.buffer.shape[number]
+    def _dimension(self, old: Expr, reached: list[_Reached], number: int) -> tuple[Expr, Expr]:
+        """Return least index and extent of a dimension of extent ``old``: zero and ``old`` if it does not shrink."""
         whole: tuple[Expr, Expr] = (const(0, INT64), old)
         if isinstance(old, IntImm) and old.value == 1:
             return whole
+        if any(_spans(indices[number], loops, old) for indices, loops in reached):
+            return whole
         boxes: dict[tuple[Expr, Expr], None] = {}
-        seen: set[tuple[Place, Expr]] = set()
-        for access in usage.accesses:
-            index = access.indices[number]
-            known = access.place, self.analyzer.canonical(index)
+        seen: set[tuple[Expr, ...]] = set()
+        for indices, loops in reached:
+            index = indices[number]
+            below = leaves(index)
+            moving = [loop for loop in loops if loop.var in below]
+            if not all(isinstance(loop.min, IntImm) and isinstance(loop.extent, IntImm) for loop in moving):
+                moving = loops  # others may move the ends
+            known = (index, *[part for loop in moving for part in (loop.var, loop.min, loop.extent)])
             if known in seen:
                 continue
             seen.add(known)
-            found = self._box(index, [p.loop for p in inner_places(access, place) if p.loop is not None])
+            found = self._box(index, moving)
             if found is None:
                 return whole
             boxes[found] = None
-
-        def at_most(a: Expr, b: Expr) -> bool:
-            return a is b or self.analyzer.prove(a <= b)
-
-        low = next((a for a, _ in boxes if all(at_most(a, b) for b, _ in boxes)), None)
-        if low is None:
+        hull = next(iter(boxes)) if len(boxes) == 1 else self._hull(list(boxes))
+        if hull is None:
             return whole
-        sizes = [extent if a is low else self.analyzer.simplify(a + extent - low) for a, extent in boxes]
-        size = next((a for a in sizes if all(at_most(b, a) for b in sizes)), None)
-        if size is None:
-            return whole
-        upper = self.analyzer.bounds(size).upper
+        low, size = hull
+        upper = size.value if isinstance(size, IntImm) else self.analyzer.bounds(size).upper
         if upper < 1 << 31:
             size = const(max(int(upper), 1), INT64)
             return whole if isinstance(old, IntImm) and old.value <= int(upper) else (low, size)
-        smaller = at_most(size, old) and not self.analyzer.prove(size.equal(old))
+        smaller = self._at_most(size, old) and not self.analyzer.prove(size.equal(old))
         return (low, size) if smaller and set(free_vars(size)) <= self.sizes else whole
+
+    def _at_most(self, a: Expr, b: Expr) -> bool:
+        return a is b or self.analyzer.prove(a <= b)
+
+    def _hull(self, boxes: list[tuple[Expr, Expr]]) -> tuple[Expr, Expr] | None:
+        """Return least value and extent of several ranges; None if none is known to be the first or to end last."""
+        low = next((a for a, _ in boxes if all(self._at_most(a, b) for b, _ in boxes)), None)
+        if low is None:
+            return None
+        sizes = [extent if a is low else self.analyzer.simplify(a + extent - low) for a, extent in boxes]
+        size = next((a for a in sizes if all(self._at_most(b, a) for b in sizes)), None)
+        return None if size is None else (low, size)
 
     def _box(self, index: Expr, loops: list[For]) -> tuple[Expr, Expr] | None:
         """Return least value and extent of an index over loops; None if it is unbounded."""
