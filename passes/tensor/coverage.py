@@ -205,9 +205,11 @@ class _Instance:
     def _renames(self, own: Expr, other: Expr, names: dict[Var, Var]) -> bool:
         """Return whether ``own`` becomes ``other`` when loop variables of the write take ``names``, to which those that
         are not known yet are added."""
-        if own is other:
-            used = [leaf for leaf in leaves(own) if leaf in self.values]
-            return not kinds(own) & LOADS and all(names.setdefault(var, var) is var for var in used)
+        used = [leaf for leaf in leaves(own) if leaf in self.values]
+        if own is other or not used:
+            if kinds(own) & LOADS or not all(names.setdefault(var, var) is var for var in used):
+                return False
+            return own is other or self.analyzer.canonical(own) is self.analyzer.canonical(other)
         if isinstance(own, Var):
             return own in self.values and isinstance(other, Var) and names.setdefault(own, other) is other
         if not isinstance(own, BinaryOp) or not isinstance(other, BinaryOp) or own.op != other.op:
