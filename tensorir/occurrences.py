@@ -146,6 +146,7 @@ def _look_below(node: Node, frames: int) -> frozenset[Node]:
     _set(node, "_leaves", found)
     return found
 
+
 _set = object.__setattr__
 _NO_LEAVES: Final[frozenset[Node]] = frozenset()
 _KINDS: Final[dict[type[Node], int]] = {
@@ -230,11 +231,16 @@ def walk_to_loads(node: Node) -> Iterator[Node]:
     stack: list[Node] = [node]
     while stack:
         current = stack.pop()
-        if type(current) is BufferLoad or isinstance(current, Stmt):
+        if isinstance(current, Stmt):
             yield current
-        for part in current.parts()[::-1]:
-            if isinstance(part, Stmt) or kinds(part) & LOADS:
-                stack.append(part)
+            for part in current.parts()[::-1]:
+                if isinstance(part, Stmt) or kinds(part) & LOADS:
+                    stack.append(part)
+        elif kinds(current) & LOADS:
+            if type(current) is BufferLoad:
+                yield current
+            parts: tuple[Node, ...] = current.parts()  # their kinds are known, too
+            stack.extend([part for part in parts[::-1] if part._kinds & LOADS])
 
 
 def loads_and_stores(node: Node) -> Iterator[BufferLoad | BufferStore]:
