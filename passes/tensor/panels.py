@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from tilewright.graphir.dims import estimate
-from tilewright.passes.operands import LEAST_OPERAND, known_bytes
+from tilewright.passes.operands import known_bytes
 from tilewright.passes.tensor.hoist_invariant import ExprReplacer
 from tilewright.passes.tensor.name_strides import NamedSizes
 from tilewright.passes.tensor.scoped import ScopedMutator
@@ -26,8 +26,7 @@ from tilewright.tensorir.functor import (
     uses_var,
     walk_statements,
 )
-from tilewright.tensorir.keys import SMALL_BUFFERS
-from tilewright.tensorir.stmt import Allocate, BufferStore, For, LetStmt, PrimFunc, SeqStmt, Stmt
+from tilewright.tensorir.stmt import For, LetStmt, PrimFunc, Stmt
 from tilewright.tensorir.target import CACHE_LINE, Target
 
 #: A read of at most this many bytes is one number for all lanes of a vector, or a few that are added together.
@@ -70,40 +69,15 @@ class Panel(NamedTuple):
     walked: list[For]
 
 
-def large_operands(func: PrimFunc) -> set[Buffer]:
-    """Return the parameters that no nest reads and writes, as a sum does its result, and that are not known to be
-    small: what an earlier nest of the function writes, such as an image with its border, is read like an argument."""
-    read: set[Buffer] = set()
-    summed: set[Buffer] = set()
-    for nest in _nests(func.body):
-        accesses = list(loads_and_stores(nest))
-        loaded = {access.buffer for access in accesses if isinstance(access, BufferLoad)}
-        summed |= loaded & {access.buffer for access in accesses if isinstance(access, BufferStore)}
-        read |= loaded
-    small = func.attrs.get(SMALL_BUFFERS, ())
-    return {
-        buffer
-        for number, buffer in enumerate(func.buffers)
-        if buffer in read - summed and number not in small and not 0 < known_bytes(buffer) < LEAST_OPERAND
-    }
-
-
-def _nests(body: Stmt) -> list[Stmt]:
-    """Return the statements of a function that run one after the other."""
-    while isinstance(body, LetStmt | Allocate):
-        body = body.body
-    return [nest for stmt in body.stmts for nest in _nests(stmt)] if isinstance(body, SeqStmt) else [body]
-
-
 class PanelFinder(ScopedMutator):
     """Find the panels of large operands that iterations of loops read, while visiting a function.
 
     Args:
-        large: the operands.
+        large: the operands, with the number of loads from each.
         target: the machine in whose L2 cache a panel has to fit.
     """
 
-    def __init__(self, func: PrimFunc, large: set[Buffer], target: Target) -> None:
+    def __init__(self, func: PrimFunc, large: Mapping[Buffer, int], target: Target) -> None:
         super().__init__(func)
         self.cache = target.cache_bytes(2)
         self.named = NamedSizes(func.variables)
@@ -169,9 +143,15 @@ class PanelFinder(ScopedMutator):
                 assert isinstance(count, IntImm)
                 if step is None:
                     return None
-                offsets = [self.simplify(offset + step * number) for offset in offsets for number in range(count.value)]
+                moves = [step * number for number in range(count.value)]
+                offsets = [self._sum(offset, move) for offset in offsets for move in moves]
             reads.append(Read(base, tuple(offsets), width))
         return reads
+
+    def _sum(self, a: Expr, b: Expr) -> Expr:
+        """Return ``a + b`` in canonical form."""
+        total = a + b
+        return total if isinstance(total, IntImm) else self.simplify(total)
 
     def _place(self, index: Expr) -> Expr:
         """Return ``index`` without lets in canonical form."""
@@ -190,7 +170,9 @@ class PanelFinder(ScopedMutator):
 
     def _panel(self, buffer: Buffer, loads: list[BufferLoad], copies: Mapping[Var, For]) -> Panel | None:
         nest = self._nest()
-        places = self._places(loads) if self._may_walk(loads, nest) else None
+        if not self._may_walk(buffer, loads, nest):
+            return None
+        places = self._places(loads)
         if places is None:
             return None
         start = {var: loop.min for var, loop in copies.items()}
@@ -209,25 +191,25 @@ class PanelFinder(ScopedMutator):
             return None
         if not all(self._is_walked(loop, bases) for loop in nest):
             return None
-        apart: list[int] = []
+        apart: list[IntImm] = []
         for base in bases:
             distance = self.simplify(base - bases[0])
             if not isinstance(distance, IntImm):
                 return None
-            apart.append(distance.value)
+            apart.append(distance)
         reads = self._reads(places, bases, copies)
         if reads is None:
             return None
         sharing, size = self._advance(bases, outer.var)
         found = {
-            (self.range_analyzer.canonical(offset + distance), read.width): None
+            (self._sum(offset, distance), read.width): None
             for distance, read in zip(apart, reads, strict=True)
             for offset in read.offsets
         }
         widths = [width for _, width in found]
         pieces = [(distance.value, width) for distance, width in found if isinstance(distance, IntImm)]
         distances = [distance for distance, _ in pieces]
-        first = bases[0] + min(distances or apart)
+        first = bases[0] + min(distances or [distance.value for distance in apart])
         following = first + size
         walked = self._walked(nest, size, sum(widths))
         if not walked and repeated and len(distances) == len(found):
@@ -249,17 +231,20 @@ class PanelFinder(ScopedMutator):
         start = {loop.var: loop.min for loop in walked}
         return Panel(buffer, substitute(following, start), size, outer, sharing, repeated, fixed, walked)
 
-    def _may_walk(self, loads: list[BufferLoad], nest: list[For]) -> bool:
-        """Return whether loads use the loops of a nest, and an outer loop that does not only repeat them: a quick check
-        before any analysis of places."""
+    def _may_walk(self, buffer: Buffer, loads: list[BufferLoad], nest: list[For]) -> bool:
+        """Return whether loads use the loops of a nest, and an outer loop that does not only repeat them, and whether
+        they may be worth a prefetch: a quick check before any analysis of places."""
         used: set[object] = set()
         for load in loads:
             used |= leaves(self._resolved(load.indices[0]))
         if not all(loop.var in used for loop in nest):
             return False
+        repeated = False
         for loop in reversed(self.loops[: len(self.loops) - len(nest)]):
             if loop.var in used or loop.kind != "serial":
-                return loop.var in used
+                detected = not repeated and len(loads) == self.large[buffer] and any(map(_is_wide, loads))
+                return loop.var in used and not detected
+            repeated = repeated or not (isinstance(loop.extent, IntImm) and loop.extent.value == 1)
         return False
 
     def _is_read_from_memory(self, buffer: Buffer) -> bool:
@@ -420,6 +405,14 @@ def _longest_run(pieces: list[tuple[int, int]]) -> tuple[int, int]:
         length, count = runs.pop(place, (0, 0))
         runs[place + width] = length + width, count + 1
     return max(runs.values(), default=(1, 1))
+
+
+def _is_wide(load: BufferLoad) -> bool:
+    """Return whether a load reads a vector, not :data:`NARROW`: the hardware prefetcher detects those that are read
+    once."""
+    index = load.indices[0]
+    contiguous = isinstance(index, Ramp) and isinstance(index.stride, IntImm) and index.stride.value == 1
+    return contiguous and index.dtype.lanes * load.buffer.dtype.bytes > NARROW
 
 
 def is_written_out(loop: For) -> bool:

@@ -21,18 +21,19 @@ quarters of ``t`` are done. Places beyond the last panel do no harm: a prefetch 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from tilewright.graphir.module import IRModule
 from tilewright.passes.base import PrimFuncPass
 from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import primfunc_pass
 from tilewright.passes.properties import FLAT, FORMULAS, TILES, VECTORS
 from tilewright.passes.registry import register_pass
-from tilewright.passes.tensor.panels import Panel, PanelFinder, is_written_out, large_operands
+from tilewright.passes.tensor.large_operands import large_operands
+from tilewright.passes.tensor.panels import Panel, PanelFinder, is_written_out
 from tilewright.tensorir.dtype import INT64, VOID
 from tilewright.tensorir.expr import Buffer, BufferLoad, Call, Expr, IntImm, as_expr, cast, minimum
-from tilewright.tensorir.functor import (
-    walk_statements,
-)
+from tilewright.tensorir.functor import walk_statements
 from tilewright.tensorir.stmt import Evaluate, For, PrimFunc, Stmt, sequence
 from tilewright.tensorir.target import CACHE_LINE, Target
 
@@ -44,7 +45,7 @@ LEAST_PANEL = 2 << 10
 
 
 class _Prefetcher(PanelFinder):
-    def __init__(self, func: PrimFunc, large: set[Buffer], target: Target, ctx: PassContext) -> None:
+    def __init__(self, func: PrimFunc, large: Mapping[Buffer, int], target: Target, ctx: PassContext) -> None:
         super().__init__(func, large, target)
         self.ctx = ctx
 
