@@ -17,7 +17,7 @@ from tilewright.passes.tensor.name_strides import NamedSizes
 from tilewright.passes.tensor.scoped import ScopedMutator
 from tilewright.tensorir.arith.iter_map import iter_sum, runs
 from tilewright.tensorir.dtype import INT64
-from tilewright.tensorir.expr import Buffer, BufferLoad, Expr, IntImm, Ramp, Var, as_expr, binary, cast
+from tilewright.tensorir.expr import Buffer, BufferLoad, Expr, IntImm, Ramp, Var, as_expr, binary, cast, const
 from tilewright.tensorir.functor import (
     accesses_buffers,
     leaves,
@@ -150,8 +150,9 @@ class PanelFinder(ScopedMutator):
 
     def _sum(self, a: Expr, b: Expr) -> Expr:
         """Return ``a + b`` in canonical form."""
-        total = a + b
-        return total if isinstance(total, IntImm) else self.simplify(total)
+        if isinstance(a, IntImm) and isinstance(b, IntImm):
+            return const(a.value + b.value, INT64)
+        return self.simplify(a + b)
 
     def _place(self, index: Expr) -> Expr:
         """Return ``index`` without lets in canonical form."""
