@@ -58,10 +58,10 @@ def element_strides(buffer: Buffer) -> list[Expr]:
 def element_count(buffer: Buffer) -> Expr:
     """Return the number of elements that the buffer spans, including gaps between strided rows."""
     if not buffer.strides:
-        count: Expr = const(1, INT64)
+        count: Expr | None = None
         for extent in buffer.shape:
-            count = count * extent
-        return count
+            count = extent if count is None else count * extent
+        return const(1, INT64) if count is None else count
     last: Expr = const(0, INT64)
     for extent, stride in zip(buffer.shape, buffer.strides, strict=True):
         last = last + (extent - 1) * stride
@@ -80,6 +80,8 @@ class _Flattener(ScopedMutator):
         self.names = StrideNames(func.variables, self.algebra)
         self.flat: dict[Buffer, Buffer] = {}
         self.strides: dict[Buffer, list[Stride]] = {}
+        #: The offsets of indices that are scalars or ramps, which are the same at all places.
+        self.offsets: dict[tuple[Buffer, tuple[Expr, ...]], Expr] = {}
 
     def mutate(self, node: Any) -> Any:
         return node if isinstance(node, Expr) and not kinds(node) & LOADS else super().mutate(node)
@@ -95,9 +97,12 @@ class _Flattener(ScopedMutator):
             self.flat[buffer] = found
         return found
 
-    def _offset(self, buffer: Buffer, indices: Sequence[Expr], masked: bool) -> tuple[Expr, ...]:
+    def _offset(self, buffer: Buffer, indices: tuple[Expr, ...], masked: bool) -> tuple[Expr, ...]:
         if buffer.ndim == 1 and not buffer.strides:
-            return tuple(indices)
+            return indices
+        found = self.offsets.get((buffer, indices))
+        if found is not None:
+            return (found,)
         parts = [
             None
             if index.dtype.element is not INT64 or (isinstance(index, BinaryOp) and index.op in QUOTIENTS)
@@ -106,7 +111,9 @@ class _Flattener(ScopedMutator):
         ]
         if None not in parts:
             lanes = max([index.dtype.lanes for index in indices], default=1)
-            return (self._affine_offset(buffer, [part for part in parts if part is not None], lanes),)
+            known = self._affine_offset(buffer, [part for part in parts if part is not None], lanes)
+            self.offsets[buffer, indices] = known
+            return (known,)
         offset: Expr = const(0, INT64)
         for index, stride in self._joined(buffer, [_as_int64(index) for index in indices], masked):
             factor = self.algebra.expr(self.names.use(stride))
