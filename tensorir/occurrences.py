@@ -12,7 +12,7 @@ from typing import Final
 from tilewright.tensorir.expr import BinaryOp, Buffer, BufferLoad, Call, Choose, Compare, Expr, IntImm, Select, Var
 from tilewright.tensorir.folding import INTEGER_DIVISIONS
 from tilewright.tensorir.node import Node
-from tilewright.tensorir.stmt import Allocate, BufferStore, Evaluate, For, LetStmt, SeqStmt, Stmt
+from tilewright.tensorir.stmt import Allocate, BufferStore, Evaluate, For, IfThenElse, LetStmt, SeqStmt, Stmt
 
 
 def walk(node: Node) -> Iterator[Node]:
@@ -61,13 +61,15 @@ DIVISIONS: Final = 32
 HALVES: Final = 64
 FLOAT_DIVISIONS: Final = 128
 CHOICES: Final = 256
+BRANCHES: Final = 512
 
 
 def kinds(node: Node) -> int:
     """Tell the kinds that occur in ``node`` or below, as a sum of bits: :data:`COMPARISONS`, :data:`SELECTIONS`,
     :data:`CHOICES` by place, :data:`CALLS`, :data:`LOADS` (and :data:`MASKED_LOADS`), :data:`DIVISIONS` of integers,
-    :data:`FLOAT_DIVISIONS`, and values of 16-bit floats (:data:`HALVES`). Each node finds out once, from its parts, so
-    that a search for one of these skips all nodes without it."""
+    :data:`FLOAT_DIVISIONS`, values of 16-bit floats (:data:`HALVES`), and statements under conditions
+    (:data:`BRANCHES`). Each node finds out once, from its parts, so that a search for one of these skips all nodes
+    without it."""
     if node._leaves is None:
         look_into(node)
     return node._kinds
@@ -140,6 +142,8 @@ def _look_below(node: Node, frames: int) -> frozenset[Node]:
             occurring |= _KINDS.get(type(node), 0)
     elif type(node) is BufferStore:
         found |= {node.buffer}
+    elif type(node) is IfThenElse:
+        occurring |= BRANCHES
     elif not isinstance(node, Stmt):
         found |= _used_buffers(node)
     _set(node, "_kinds", occurring)

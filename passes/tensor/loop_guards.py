@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from tilewright.tensorir.conditions import conjuncts
 from tilewright.tensorir.dtype import BOOL
@@ -26,9 +26,13 @@ from tilewright.tensorir.functor import (
     walk_statements,
 )
 from tilewright.tensorir.node import Node
+from tilewright.tensorir.occurrences import BRANCHES
 from tilewright.tensorir.stmt import BufferStore, Evaluate, For, IfThenElse, LetStmt, Stmt, sequence
 
 TRUE, FALSE = IntImm(1, BOOL), IntImm(0, BOOL)
+
+#: Statements without any of these have no conditions that change within the range of a loop.
+CONDITIONS: Final = COMPARISONS | BRANCHES
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,15 @@ from tilewright.passes.decorators import primfunc_pass
 from tilewright.passes.properties import COMPACT, PARTITIONED, VECTOR_LOOPS
 from tilewright.passes.registry import register_pass
 from tilewright.passes.tensor.loop_cases import Cases, find_cases, find_choice, find_outer_choice
-from tilewright.passes.tensor.loop_guards import FALSE, TRUE, Guard, copies_memory, find_conditions, with_known
+from tilewright.passes.tensor.loop_guards import (
+    CONDITIONS,
+    FALSE,
+    TRUE,
+    Guard,
+    copies_memory,
+    find_conditions,
+    with_known,
+)
 from tilewright.passes.tensor.loop_neutral import without_neutral_steps
 from tilewright.passes.tensor.loop_ranges import limit_ranges, limiting_conditions
 from tilewright.passes.tensor.loop_remainders import find_tiles, tile_conditions, with_remainders
@@ -49,7 +57,7 @@ from tilewright.tensorir.arith.region import partition_point
 from tilewright.tensorir.conditions import OPPOSITES
 from tilewright.tensorir.dtype import INT64
 from tilewright.tensorir.expr import BinaryOp, Compare, Expr, IntImm, UnaryOp, Var, all_of, compare, maximum, minimum
-from tilewright.tensorir.functor import copy_with_fresh_definitions, free_vars, substitute, walk_statements
+from tilewright.tensorir.functor import copy_with_fresh_definitions, free_vars, kinds, substitute, walk_statements
 from tilewright.tensorir.keys import INTERLEAVE, KEEP_WHOLE, SPECIALIZE_TAIL
 from tilewright.tensorir.stmt import BufferStore, Evaluate, For, IfThenElse, PrimFunc, SeqStmt, Stmt, sequence
 
@@ -111,7 +119,7 @@ class _Partitioner(ScopedMutator):
     # Splits.
 
     def _split(self, loop: For) -> Stmt | None:
-        if loop.annotations.get(KEEP_WHOLE):
+        if loop.annotations.get(KEEP_WHOLE) or not kinds(loop.body) & CONDITIONS:
             return None
         annotated = bool(loop.annotations.get(SPECIALIZE_TAIL))
         if not annotated:
@@ -351,6 +359,8 @@ def _stores(stmt: Stmt) -> int:
 
 def partition_loops(func: PrimFunc, config: LoopPartitionConfig | None = None) -> PrimFunc:
     """Return ``func`` with its loops split where their conditions turn."""
+    if not kinds(func.body) & CONDITIONS:
+        return func
     partitioner = _Partitioner(func, config if config is not None else LoopPartitionConfig())
     return limit_ranges(func.with_body(partitioner.mutate(func.body)))
 

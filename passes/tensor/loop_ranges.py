@@ -9,6 +9,8 @@ With inner loops between, a loop is limited to iterations in which the condition
 
 from __future__ import annotations
 
+from typing import Any
+
 from tilewright.passes.tensor.scoped import ScopedMutator
 from tilewright.tensorir.arith.analyzer import Analyzer
 from tilewright.tensorir.arith.region import partition_point
@@ -36,6 +38,7 @@ from tilewright.tensorir.functor import (
     walk_statements,
     walk_to,
 )
+from tilewright.tensorir.occurrences import BRANCHES
 from tilewright.tensorir.stmt import For, IfThenElse, PrimFunc, Stmt
 
 
@@ -72,6 +75,9 @@ def limiting_conditions(loop: For, analyzer: Analyzer) -> set[Expr]:
 
 
 class _Limiter(ScopedMutator):
+    def mutate(self, node: Any) -> Any:
+        return super().mutate(node) if kinds(node) & BRANCHES else node
+
     def mutate_For(self, loop: For) -> Stmt:
         new = super().mutate_For(loop)
         assert isinstance(new, For)

@@ -31,7 +31,8 @@ from tilewright.tensorir.functor import (
     walk_to,
     walk_to_loads,
 )
-from tilewright.tensorir.stmt import BufferStore, Evaluate, For, Stmt, sequence
+from tilewright.tensorir.occurrences import BRANCHES
+from tilewright.tensorir.stmt import BufferStore, Evaluate, For, IfThenElse, Stmt, sequence
 
 PROGRAM = """
 primfunc @f(A: Buffer[(64,), float32], H: Buffer[(64,), float16], B: Buffer[(64,), float32], n: int64) {
@@ -62,6 +63,7 @@ def occurring(node):
             found |= functor.DIVISIONS
         if isinstance(part, BinaryOp) and part.op == "div":
             found |= functor.FLOAT_DIVISIONS
+        found |= BRANCHES if isinstance(part, IfThenElse) else 0
         if isinstance(part, Expr) and part.dtype.element in ("float16", "bfloat16"):
             found |= functor.HALVES
     return found
@@ -76,7 +78,7 @@ def test_kinds_and_leaves_are_those_of_all_that_is_inside():
         inside = {part for part in walk(node) if isinstance(part, Var)}
         accessed = {part.buffer for part in walk(node) if isinstance(part, (BufferLoad, BufferStore))}
         assert leaves(node) == inside | accessed
-    assert 0 in bits and kinds(body) == 511 and len(bits) > 8
+    assert 0 in bits and kinds(body) == 1023 and len(bits) > 8
 
 
 def test_leaves_of_a_chain_that_is_longer_than_recursion_may_be_deep():
