@@ -160,12 +160,19 @@ class _Parallelizer(ScopedMutator):
         reason = self._reason_against(loop, annotations)
         if reason is not None:
             self.ctx.remark(f"loop {loop.var.name} not parallelized: {reason}", "missed")
-            return super().mutate_For(For(loop.var, loop.min, loop.extent, "serial", loop.body, loop.annotations))
+            return self._with_inner(For(loop.var, loop.min, loop.extent, "serial", loop.body, loop.annotations))
         self.in_parallel = True
-        new = super().mutate_For(loop)
+        new = self._with_inner(loop)
         self.in_parallel = False
         assert isinstance(new, For)
         return For(new.var, new.min, new.extent, new.kind, new.body, annotations)
+
+    def _with_inner(self, loop: For) -> Stmt:
+        """Process the parallel loops in ``loop``; most have none."""
+        for stmt in walk_statements(loop.body):
+            if isinstance(stmt, For) and stmt.kind == "parallel":
+                return super().mutate_For(loop)
+        return loop
 
     def _reason_against(self, loop: For, annotations: dict[str, object]) -> str | None:
         """Return the reason why the loop should be serial, or None; annotate a condition on symbolic work."""
