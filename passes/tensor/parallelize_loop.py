@@ -61,6 +61,12 @@ _DIVISIONS = ("div", *INTEGER_DIVISIONS)
 #: Assumed instructions of a call of another PrimFunc, whose body is not visible here.
 _FUNCTION_COST = 20
 
+#: A number of instructions: constant, or an expression.
+Work = int | Expr
+
+#: More work is counted as this much.
+_MOST_WORK = (1 << 63) - 1
+
 
 @register_config_option("tensorir.ParallelizeLoop")
 @dataclass(frozen=True)
@@ -96,50 +102,60 @@ def expression_cost(expr: Expr) -> int:
     return cost
 
 
-def _sum(terms: list[Expr]) -> Expr:
-    """Add pairs of terms, and pairs of their sums, so that a long sum is not deep."""
-    while len(terms) > 1:
-        pairs = [a + b for a, b in zip(terms[::2], terms[1::2], strict=False)]
-        terms = pairs + terms[2 * len(pairs) :]
-    return terms[0] if terms else const(0, INT64)
+def _sum(terms: list[Work]) -> Work:
+    """Add numbers, pairs of other terms, and pairs of their sums, so that a long sum is not deep."""
+    number = 0
+    exprs: list[Expr] = []
+    for term in terms:
+        if isinstance(term, int):
+            number += term
+        else:
+            exprs.append(term)
+    while len(exprs) > 1:
+        pairs = [a + b for a, b in zip(exprs[::2], exprs[1::2], strict=False)]
+        exprs = pairs + exprs[2 * len(pairs) :]
+    return exprs[0] + number if exprs else number
 
 
 class _WorkEstimator:
-    """Estimate the instructions of a statement as an expression over variables defined outside of it."""
+    """Estimate the instructions of a statement, as a number or as an expression over variables defined outside of
+    it."""
 
     def __init__(self, analyzer: Analyzer) -> None:
         self.analyzer = analyzer
 
-    def work(self, stmt: Stmt | None) -> Expr:
+    def work(self, stmt: Stmt | None) -> Work:
         if stmt is None:
-            return const(0, INT64)
+            return 0
         if isinstance(stmt, For):
             return self._loop(stmt)
         if isinstance(stmt, SeqStmt):
             return _sum([self.work(inner) for inner in stmt.stmts])
         if isinstance(stmt, IfThenElse):
-            branches = (self.work(stmt.then_body), self.work(stmt.else_body))
-            return expression_cost(stmt.condition) + maximum(*branches)
+            taken, other = self.work(stmt.then_body), self.work(stmt.else_body)
+            known = isinstance(taken, int) and isinstance(other, int)
+            return expression_cost(stmt.condition) + (max(taken, other) if known else maximum(taken, other))
         if isinstance(stmt, LetStmt):
             body = self.work(stmt.body)
-            return expression_cost(stmt.value) + substitute(body, {stmt.var: stmt.value})
+            rest = body if isinstance(body, int) else substitute(body, {stmt.var: stmt.value})
+            return expression_cost(stmt.value) + rest
         if isinstance(stmt, Allocate):
             return self.work(stmt.body)
         if isinstance(stmt, BufferStore):
-            return const(1 + expression_cost(stmt.value), INT64)
-        return const(_FUNCTION_COST, INT64)
+            return 1 + expression_cost(stmt.value)
+        return _FUNCTION_COST
 
-    def _loop(self, loop: For) -> Expr:
-        extent: Expr = cast(INT64, loop.extent)
-        if not isinstance(extent, IntImm):
+    def _loop(self, loop: For) -> Work:
+        extent: Work = loop.extent.value if isinstance(loop.extent, IntImm) else cast(INT64, loop.extent)
+        if not isinstance(extent, int):
             most = self.analyzer.bounds(extent).upper
-            extent = extent if most == INFINITY else const(max(0, int(most)), INT64)
+            extent = extent if most == INFINITY else max(0, int(most))
         return extent * self.iteration(loop)
 
-    def iteration(self, loop: For) -> Expr:
+    def iteration(self, loop: For) -> Work:
         """Estimate the instructions of one iteration of ``loop``: of the longest one, if it is known."""
         body = self.work(loop.body)
-        if not uses_var(body, {loop.var}):
+        if isinstance(body, int) or not uses_var(body, {loop.var}):
             return body
         bounded = upper_bound_expr(body, {loop.var: (cast(INT64, loop.min), cast(INT64, loop.extent))})
         return bounded if bounded is not None else substitute(body, {loop.var: loop.min})  # the first iteration's
@@ -186,7 +202,7 @@ class _Parallelizer(ScopedMutator):
         if conflict is not None:
             return f"all iterations write the same element of {conflict.name}"
         least = self.config.min_work
-        body = self._bounded(self.analyzer.simplify(_WorkEstimator(self.analyzer).iteration(loop)))
+        body = self._bounded(_WorkEstimator(self.analyzer).iteration(loop))
         extent = cast(INT64, loop.extent)
         if isinstance(body, IntImm) and isinstance(extent, IntImm):
             work = extent.value * body.value
@@ -200,8 +216,11 @@ class _Parallelizer(ScopedMutator):
             annotations[PARALLEL_IF] = enough
         return None
 
-    def _bounded(self, work: Expr) -> Expr:
-        """Return the constant upper bound of ``work``, or ``work`` itself if it has none."""
+    def _bounded(self, work: Work) -> Expr:
+        """Return the constant upper bound of ``work``, or ``work`` in canonical form if it has none."""
+        if isinstance(work, int):
+            return const(min(work, _MOST_WORK), INT64)
+        work = self.analyzer.simplify(work)
         most = self.analyzer.bounds(work).upper
         return work if most == INFINITY else const(int(most), INT64)
 
