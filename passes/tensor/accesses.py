@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from tilewright.tensorir.arith.analyzer import Analyzer
 from tilewright.tensorir.dtype import INT64
-from tilewright.tensorir.expr import Buffer, BufferLoad, Call, Expr, UnaryOp, Var
+from tilewright.tensorir.expr import Buffer, BufferLoad, Call, Expr, IntImm, UnaryOp, Var
 from tilewright.tensorir.functor import LOADS, Visitor, kinds, substitute
 from tilewright.tensorir.node import Node
 from tilewright.tensorir.stmt import Allocate, BufferStore, For, IfThenElse, LetStmt, PrimFunc, Stmt
@@ -177,7 +177,8 @@ def bind_places(analyzer: Analyzer, places: Sequence[Place]) -> None:
     for place in places:
         if place.loop is not None:
             analyzer.bind(place.loop.var, place.loop.min, place.loop.extent)
-            analyzer.assume(place.loop.extent > 0)
+            if not (isinstance(place.loop.extent, IntImm) and place.loop.extent.value > 0):
+                analyzer.assume(place.loop.extent > 0)
         if place.condition is not None:
             analyzer.assume(place.condition)
 

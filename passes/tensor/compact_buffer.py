@@ -46,7 +46,7 @@ from tilewright.tensorir.arith.analyzer import Analyzer
 from tilewright.tensorir.arith.region import region_of
 from tilewright.tensorir.dtype import INT64
 from tilewright.tensorir.expr import Buffer, BufferLoad, Expr, IntImm, const
-from tilewright.tensorir.functor import Mutator, free_vars, leaves, uses_var
+from tilewright.tensorir.functor import Mutator, free_vars, leaves, uses_var, walk_statements
 from tilewright.tensorir.node import Node
 from tilewright.tensorir.stmt import Allocate, Block, BufferStore, For, PrimFunc, Stmt
 from tilewright.tensorir.target import Target
@@ -288,6 +288,8 @@ class _Rewriter(Mutator):
 
 def compact_buffers(func: PrimFunc, max_stack_bytes: int = 16 << 10) -> PrimFunc:
     """Return ``func`` (without blocks) with intermediate buffers allocated where used, as small as possible."""
+    if not any(isinstance(stmt, Allocate) for stmt in walk_statements(func.body)):
+        return func
     planner = _Planner(func, max_stack_bytes)
     plans: dict[Buffer, _Plan] = {}
     found = AccessCollector(func)

@@ -38,10 +38,11 @@ class Knowledge:
     """
 
     def __init__(self, func: PrimFunc) -> None:
+        self._func = func
         self._ranges = analyzer_of(func)
         self._loops: dict[Var, For] = {}
         self._is_ranged = False
-        self._whole = analyzer_of(func)
+        self._whole: Analyzer | None = None
         self._scope = contextlib.ExitStack()
         self._read: Access | None = None
         self._is_learned = False
@@ -77,13 +78,16 @@ class Knowledge:
     @property
     def whole(self) -> Analyzer:
         """Return the analyzer that knows all facts that hold at the present read."""
+        whole = self._whole
+        if whole is None:
+            whole = self._whole = analyzer_of(self._func)
         if self._read is not None and not self._is_learned:
             self._is_learned = True
-            self._scope.enter_context(self._whole.scope())
-            bind_places(self._whole, self._read.place.chain())
+            self._scope.enter_context(whole.scope())
+            bind_places(whole, self._read.place.chain())
             for condition in _own_condition(self._read):
-                self._whole.assume(condition)
-        return self._whole
+                whole.assume(condition)
+        return whole
 
     def prove(self, condition: Expr) -> bool:
         """Return whether ``condition`` always holds at the present read."""
