@@ -261,6 +261,8 @@ class _Rewriter(Mutator):
         return tuple([self._less(self.mutate(index), low) for index, low in zip(indices, plan.origin, strict=True)])
 
     def _less(self, index: Expr, low: Expr) -> Expr:
+        if isinstance(low, IntImm) and low.value == 0:
+            return index
         key = index, low
         found = self.rebased.get(key)
         if found is None:
