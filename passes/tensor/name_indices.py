@@ -27,6 +27,7 @@ from tilewright.tensorir.functor import (
     DIVISIONS,
     INTEGER_DIVISIONS,
     Mutator,
+    kinds,
     reads_memory,
     uses_var,
     walk_statements,
@@ -49,6 +50,8 @@ class _Naming(Mutator):
         self.done: dict[Expr, Expr] = {}
 
     def mutate(self, node: Any) -> Any:
+        if not kinds(node) & DIVISIONS:
+            return node
         if not isinstance(node, Expr):
             return super().mutate(node)
         found = self.done.get(node)
@@ -82,6 +85,8 @@ class _Namer(ScopedMutator):
     def mutate_For(self, loop: For) -> Stmt:
         if loop.kind != "parallel" or loop.var.dtype is not INT64:
             return super().mutate_For(loop)
+        if not kinds(loop.body) & DIVISIONS:
+            return loop
         if not any(isinstance(stmt, For) for stmt in walk_statements(loop.body)):
             return loop  # used once; and FlattenBuffer joins the parts of a number only if they are divisions
         with self.analyzer.scope():
