@@ -10,14 +10,18 @@ they come from (``stmt.ORIGIN_ATTRS``) do not count.
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 import hashlib
 import math
-from collections.abc import Mapping
+import operator
+import sys
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
+from tilewright.tensorir import expr, stmt
 from tilewright.tensorir.dtype import DataType
 from tilewright.tensorir.expr import Buffer, Var
 from tilewright.tensorir.keys import ORIGIN_ATTRS
@@ -238,6 +242,40 @@ def _float_key(value: float) -> str:
     return "nan" if math.isnan(value) else value.hex()
 
 
+#: What a node of some class says in a hash, besides the nodes that it owns: a function that returns the name of the
+#: class and the words, numbers and types in the node's fields; and the other fields with their roles, where that of a
+#: node that may be missing is ``"optional"``.
+_Layout = tuple[Callable[[Any], tuple[Any, ...]], tuple[tuple[str, str], ...]]
+
+
+def _layout(cls: Any) -> _Layout:
+    types = {field.name: str(field.type) for field in dataclasses.fields(cls)}
+    words: list[str] = []
+    others: list[tuple[str, str]] = []
+    for name, role in cls.node_fields:
+        if role == "data" and types[name] in ("str", "int", "float", "DataType"):
+            if name != "name" or cls not in (Var, Buffer):
+                words.append(name)
+        elif role != "child":
+            others.append((name, role))
+        elif "None" in types[name]:
+            others.append((name, "optional"))
+    # Of two attributes or more, it returns a tuple.
+    return operator.attrgetter("__class__.__name__", "hash_consed", *words), tuple(others)
+
+
+#: The layouts of what nodes define: without names.
+_DEFINED = {kind: _layout(kind) for kind in (Var, Buffer)}
+
+#: Those of all other classes that Tilewright defines.
+_LAYOUTS = {
+    kind: _layout(kind)
+    for module in (expr, stmt)
+    for kind in vars(module).values()
+    if isinstance(kind, type) and issubclass(kind, Node) and kind.node_fields and kind not in _DEFINED
+}
+
+
 class _Hasher:
     """Feeds a program to a hash function, with its definitions numbered in the order in which they come."""
 
@@ -257,42 +295,53 @@ class _Hasher:
         return int.from_bytes(hashlib.blake2b(lengths.encode() + b";" + text, digest_size=8).digest(), "little")
 
     def run(self, node: Node, most_nodes: int | None = None) -> None:
-        stack: list[Node | _Deferred | None] = [node]
-        left = math.inf if most_nodes is None else most_nodes
-        while stack and left > 0:
-            left -= 1
-            current = stack.pop()
-            if current is None:
-                self.feed("none")
-            elif isinstance(current, _Deferred):
-                self.data(current.value)
-            else:
-                self.step(current, stack)
+        stack: list[Node | _Deferred] = [node]
+        say = self.parts.extend
+        for _ in range(sys.maxsize if most_nodes is None else most_nodes):
+            if not stack:
+                break
+            current: Any = stack.pop()
+            layout = _LAYOUTS.get(type(current))
+            if layout is None:
+                layout = self.special(current)
+                if layout is None:
+                    continue
+            words, others = layout
+            say(map(str, words(current)))
+            if others:
+                self.others(current, others, stack)
+            below = current.parts()
+            if below:
+                stack.extend(below[::-1])
 
-    def step(self, node: Node, stack: list[Node | _Deferred | None]) -> None:
-        if isinstance(node, (Var, Buffer)):
-            self.use(node)
-            return
-        self.parts.append(type(node).__name__)
-        below: list[Node | _Deferred | None] = []
-        for name, role in node.node_fields:
+    def special(self, found: Any) -> _Layout | None:
+        """Feed what is no node, or a definition. Return how to feed another node, of a user's class."""
+        if isinstance(found, _Deferred):
+            self.data(found.value)
+        elif isinstance(found, (Var, Buffer)):
+            self.use(found)
+        else:
+            return _layout(type(found))
+        return None
+
+    def others(self, node: Node, fields: tuple[tuple[str, str], ...], stack: list[Node | _Deferred]) -> None:
+        """Feed what ``node`` says beside words and owned nodes."""
+        for name, role in fields:
             value = getattr(node, name)
-            if role == "child":
-                below.append(value)
-            elif role == "children":
+            if role == "children":
                 self.parts.append(str(len(value)))
-                below.extend(value)
             elif role == "buffer":
                 self.use(value)
+            elif role == "optional":
+                self.parts.append("none" if value is None else "some")
             elif role in ("definition", "new_buffer"):
                 self.define(value)
-            elif not isinstance(value, _PLAIN) and isinstance(value, Mapping):
-                below.append(_Deferred(_compared(node, value)))
+            elif value and isinstance(value, Mapping):
+                stack.append(_Deferred(_compared(node, value)))
             else:
                 self.data(value)
-        stack.extend(reversed(below))
 
-    def use(self, node: Var | Buffer) -> None:
+    def use(self, node: Any) -> None:
         if node not in self.numbers:
             self.define(node)
         self.parts.append(str(self.numbers[node]))
@@ -303,17 +352,10 @@ class _Hasher:
             for item in sorted(node, key=lambda item: isinstance(item, Buffer)):
                 self.define(item)
             return
-        if isinstance(node, Buffer):
-            for name, role in node.node_fields:
-                value = getattr(node, name)
-                if role == "children":
-                    self.feed(len(value))
-                    for extent in value:
-                        self.run(extent)
-                elif name != "name":
-                    self.feed(value)
-        else:
-            self.feed(node.dtype)
+        words, sizes = _DEFINED[type(node)]
+        self.feed(*words(node), *[len(getattr(node, name)) for name, _ in sizes])
+        for extent in node.parts():
+            self.run(extent)
         self.numbers[node] = self.defined
         self.defined += 1
 

@@ -126,6 +126,14 @@ def test_definitions_correspond_one_to_one() -> None:
     assert not structural_equal(nest(lambda i, j: i), shadowing)
 
 
+def test_a_variable_that_is_defined_twice_hashes_as_two() -> None:
+    def nest(i: Var, j: Var, k: Var) -> Stmt:
+        return For(i, 0, 4, "serial", For(j, 0, 4, "serial", For(k, 0, 4, "serial", Evaluate(j - k))))
+
+    one = Var("one")
+    assert structural_hash(nest(one, one, Var("k"))) == structural_hash(nest(Var("i"), Var("j"), Var("k")))
+
+
 def test_free_variables_are_compared_by_identity_unless_mapped() -> None:
     a, b, c = Var("a"), Var("b"), Var("c")
     assert structural_equal(a + b, a + b)
