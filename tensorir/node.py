@@ -185,6 +185,7 @@ def _derived_functions(cls: Any) -> tuple[Callable[[Any], tuple[Any, ...]], Call
     """
     fields = cls.node_fields
     owned = [(name, role) for name, role in fields if role in ("child", "children")]
+    types = {field.name: str(field.type) for field in dataclasses.fields(cls)}
     optional = optional_fields(cls)
     items = [f"*node.{name}" if role == "children" else f"node.{name}" for name, role in owned]
     lines = ["def parts(node):"]
@@ -196,11 +197,24 @@ def _derived_functions(cls: Any) -> tuple[Callable[[Any], tuple[Any, ...]], Call
         lines.append(f"    return tuple(part for part in ({', '.join(items)},) if part is not None)")
     lines.append(f"    return ({''.join(item + ', ' for item in items)})")
     mutated = {name: _MUTATED[role].format(name) for name, role in fields if role in _MUTATED}
-    lines.append("def rebuild(node, mutator):\n    mutate = mutator.mutate")
-    lines += [f"    old_{name} = node.{name}\n    new_{name} = {value}" for name, value in mutated.items()]
-    unchanged = " and ".join(f"new_{name} is old_{name}" for name in mutated) or "True"
-    values = [f"new_{name}" if name in mutated else f"node.{name}" for name, _ in fields]
-    lines.append(f"    return node if {unchanged} else cls({', '.join(values)})")
+    lines.append("def rebuild(node, mutator):")
+    if not cls.hash_consed:
+        statements = [name for name, _ in owned if "Expr" not in types[name]]
+        lines.append("    if not mutator._rewrites_expressions:")
+        lines += ["    " + line for line in _rebuilt(fields, {name: mutated[name] for name in statements})]
+    lines += _rebuilt(fields, mutated)
     namespace: dict[str, Any] = {"cls": cls}
     exec("\n".join(lines), namespace)
     return namespace["parts"], namespace["rebuild"]
+
+
+def _rebuilt(fields: tuple[tuple[str, str], ...], mutated: dict[str, str]) -> list[str]:
+    """Lines that return a node with the values of some fields mutated; itself if none changed."""
+    if not mutated:
+        return ["    return node"]
+    lines = ["    mutate = mutator.mutate"]
+    for name, value in mutated.items():
+        lines += [f"    old_{name} = node.{name}", f"    new_{name} = {value}"]
+    unchanged = " and ".join(f"new_{name} is old_{name}" for name in mutated)
+    values = [f"new_{name}" if name in mutated else f"node.{name}" for name, _ in fields]
+    return [*lines, f"    return node if {unchanged} else cls({', '.join(values)})"]

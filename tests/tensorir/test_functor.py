@@ -19,6 +19,7 @@ from tilewright.tensorir.expr import (
     as_expr,
 )
 from tilewright.tensorir.functor import (
+    Mutator,
     Visitor,
     copy_with_fresh_definitions,
     free_vars,
@@ -141,6 +142,22 @@ def test_blocks_are_walked_through_with_what_starts_their_sums():
     body = parse(block).body
     assert list(walk_statements(body)) == [node for node in walk(body) if isinstance(node, Stmt)]
     assert list(walk_to_loads(body)) == [node for node in walk(body) if isinstance(node, (Stmt, BufferLoad))]
+
+
+def test_a_mutator_that_leaves_expressions_alone_meets_all_statements():
+    class Collector(Mutator):
+        def __init__(self):
+            self.stores = []
+
+        def mutate_BufferStore(self, op):
+            self.stores.append(op)
+            return Evaluate(op.value)
+
+    body = parse(PROGRAM).body
+    collector = Collector()
+    changed = collector.mutate(body)
+    assert collector.stores == [node for node in walk(body) if isinstance(node, BufferStore)]
+    assert [node.value for node in walk(changed) if isinstance(node, Evaluate)] == [op.value for op in collector.stores]
 
 
 def test_free_variables_come_in_the_order_of_their_first_use():
