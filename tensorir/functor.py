@@ -6,7 +6,6 @@ all other nodes are walked by their declarations. So a new node class or field n
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, TypeVar
 
@@ -87,12 +86,11 @@ class Visitor:
 
     def visit(self, node: Node) -> None:
         """Visit ``node``: by ``visit_<class>`` if defined, else field by field."""
-        methods = type(self)._methods
-        kind = type(node)
         try:
-            method = methods[kind]
+            method = self._methods[type(node)]
         except KeyError:
-            method = methods[kind] = getattr(type(self), f"visit_{kind.__name__}", None)
+            kind = type(node)
+            method = self._methods[kind] = getattr(type(self), f"visit_{kind.__name__}", None)
         if method is None:
             self.generic_visit(node)
         else:
@@ -100,7 +98,7 @@ class Visitor:
 
     def generic_visit(self, node: Node) -> None:
         """Visit all owned nodes of ``node``. Buffers are not entered; see :meth:`visit_buffer`."""
-        if not type(self)._visits_buffers:
+        if not self._visits_buffers:
             for part in node.parts():
                 self.visit(part)
             return
@@ -130,7 +128,7 @@ class Mutator:
     of a program are expressions, and most passes rewrite statements only.
     """
 
-    #: Whether the class overrides a method that applies to expressions.
+    #: Whether the class overrides a method that applies to expressions, buffers or definitions; ``rebuild`` asks.
     _rewrites_expressions: ClassVar[bool] = False
 
     _methods: ClassVar[dict[type[Node], Callable[[Any, Any], Any] | None]] = {}
@@ -146,7 +144,7 @@ class Mutator:
         """The new form of ``node``: by ``mutate_<class>`` if defined, else field by field. New statements in it take
         over the sources of ``node`` (:mod:`.sources`)."""
         try:
-            method = type(self)._methods[type(node)]
+            method = self._methods[type(node)]
         except KeyError:
             method = self._method_for(type(node))
         new = node.rebuild(self) if method is None else method(self, node)
@@ -174,10 +172,14 @@ class Mutator:
 
     def mutate_all(self, nodes: tuple[Any, ...]) -> tuple[Any, ...]:
         """Each of ``nodes`` mutated; the same tuple if none changed."""
-        if not nodes:
-            return nodes
-        new = [self.mutate(node) for node in nodes]
-        return nodes if all(map(operator.is_, new, nodes)) else tuple(new)
+        made: list[Any] = []
+        changed = False
+        for node in nodes:
+            new = self.mutate(node)
+            made.append(new)
+            if new is not node:
+                changed = True
+        return tuple(made) if changed else nodes
 
     def mutate_buffer(self, buffer: Buffer) -> Buffer:
         """The new form of a used buffer."""
