@@ -312,32 +312,29 @@ class Broadcast(PureExpr):
 
 def binary(op: str, a: Any, b: Any) -> Expr:
     """``a op b`` with constants folded and the neutral elements of integer arithmetic dropped."""
-    if isinstance(a, Expr) and isinstance(b, Expr) and a.dtype is b.dtype:
-        return _fold_operation(op, a, b)
-    return _fold_operation(op, *match_operands(a, b))
-
-
-def _fold_operation(op: str, a: Expr, b: Expr) -> Expr:
-    if (type(a) is IntImm or type(a) is FloatImm) and (type(b) is IntImm or type(b) is FloatImm):
-        folded = fold_binary(op, a.value, b.value, a.dtype) if a.dtype is b.dtype else None
-        if folded is not None:
-            return const(folded, a.dtype)
-    if type(b) is IntImm and b.dtype.is_integer:
-        if b.value == 0 and op in ("add", "sub"):
-            return a
-        if b.value == 1 and op in ("mul", "floordiv", "truncdiv"):
-            return a
-        if b.value == 0 and op == "mul":
+    if not (isinstance(a, Expr) and isinstance(b, Expr) and a.dtype is b.dtype):
+        a, b = match_operands(a, b)
+    left, right = type(a), type(b)
+    if right is IntImm or right is FloatImm:
+        if (left is IntImm or left is FloatImm) and a.dtype is b.dtype:
+            folded = fold_binary(op, a.value, b.value, a.dtype)
+            if folded is not None:
+                return const(folded, a.dtype)
+        if right is IntImm and (b.value == 0 or b.value == 1) and b.dtype.is_integer:
+            if b.value == 1:
+                if op in ("mul", "floordiv", "truncdiv"):
+                    return a
+                if op in ("floormod", "truncmod"):
+                    return const(0, b.dtype)
+            elif op in ("add", "sub"):
+                return a
+            elif op == "mul":
+                return b
+    if left is IntImm and (a.value == 0 or a.value == 1) and a.dtype.is_integer:
+        if op == "mul":
+            return b if a.value == 1 else a
+        if op == "add" and a.value == 0:
             return b
-        if b.value == 1 and op in ("floormod", "truncmod"):
-            return const(0, b.dtype)
-    if type(a) is IntImm and a.dtype.is_integer:
-        if a.value == 0 and op == "add":
-            return b
-        if a.value == 1 and op == "mul":
-            return b
-        if a.value == 0 and op == "mul":
-            return a
     return BinaryOp(op, a, b)
 
 

@@ -61,13 +61,15 @@ def fold_binary(op: str, a: Number, b: Number, dtype: DataType) -> Number | None
     if dtype.is_float:
         return _fold_float(op, float(a), float(b), dtype)
     a, b = int(a), int(b)
-    if op in INTEGER_DIVISIONS and b == 0:
+    if b == 0 and op in INTEGER_DIVISIONS:
         return None
     if op in ("shl", "shr"):
         if not 0 <= b < dtype.bits:
             return None
-        return wrap_integer(a << b if op == "shl" else a >> b, dtype)
-    return wrap_integer(_INTEGER[op](a, b), dtype)
+        value = a << b if op == "shl" else a >> b
+    else:
+        value = _INTEGER[op](a, b)
+    return value if dtype is INT64 and -_SHORT <= value <= _SHORT else wrap_integer(value, dtype)
 
 
 def _fold_float(op: str, a: float, b: float, dtype: DataType) -> float | None:
