@@ -20,6 +20,10 @@ ITER_KINDS = ("spatial", "reduction")
 _EMPTY: Mapping[str, Any] = MappingProxyType({})
 _MAPPINGS = (dict, MappingProxyType)
 
+#: The types of a function's parameters, and of the names of its attributes.
+_PARAMETERS = frozenset([Var, Buffer])
+_NAMES = frozenset([str])
+
 _set = object.__setattr__
 
 
@@ -222,16 +226,17 @@ class PrimFunc(Node):
     def __post_init__(self) -> None:
         if not isinstance(self.name, str):
             raise ArgumentTypeError(f"a function's name is a string, found {self.name!r:.80}")
-        if not isinstance(self.params, (tuple, list)) or not _all_are(self.params, (Var, Buffer)):
+        if not isinstance(self.params, (tuple, list)) or not _all_are(self.params, _PARAMETERS):
             raise ArgumentTypeError(
                 f"@{self.name}: expected variables and buffers as parameters, found {self.params!r:.80}"
             )
+        if type(self.params) is not tuple:
+            _set(self, "params", tuple(self.params))
         if not isinstance(self.body, Stmt):
             raise ArgumentTypeError(f"@{self.name}: expected a statement as body, found {type(self.body).__name__}")
         is_mapping = type(self.attrs) in _MAPPINGS or isinstance(self.attrs, Mapping)
-        if not is_mapping or not _all_are(self.attrs, (str,)):
+        if not is_mapping or not _all_are(self.attrs, _NAMES):
             raise ArgumentTypeError(f"@{self.name}: expected attributes by name, found {self.attrs!r:.80}")
-        _set(self, "params", tuple(self.params))
 
     @property
     def buffers(self) -> tuple[Buffer, ...]:
@@ -259,9 +264,9 @@ class PrimFunc(Node):
         return html_text(str(self))
 
 
-def _all_are(values: Iterable[Any], kinds: tuple[type[Any], ...]) -> bool:
+def _all_are(values: Iterable[Any], kinds: frozenset[type[Any]]) -> bool:
     """Return whether all of ``values`` are of ``kinds``. Functions are made often: most are found so by their types."""
-    return {*map(type, values)} <= {*kinds} or all(isinstance(value, kinds) for value in values)
+    return kinds.issuperset(map(type, values)) or all(isinstance(value, tuple(kinds)) for value in values)
 
 
 def sequence(*stmts: Stmt | None) -> Stmt:
