@@ -17,6 +17,8 @@ object for each structure (:mod:`.consing`). ``structural_equal`` compares progr
 from __future__ import annotations
 
 import dataclasses
+import functools
+import operator
 from collections.abc import Callable
 from typing import Any, ClassVar, TypeVar
 
@@ -192,10 +194,11 @@ def _derived_functions(cls: Any) -> tuple[Callable[[Any], tuple[Any, ...]], Call
     missing = [name for name, _ in owned if name in optional]
     if len(missing) == 1:
         there = [item for item in items if item != f"node.{missing[0]}"]
-        lines.append(f"    if node.{missing[0]} is None: return ({''.join(item + ', ' for item in there)})")
-    elif missing:
-        lines.append(f"    return tuple(part for part in ({', '.join(items)},) if part is not None)")
-    lines.append(f"    return ({''.join(item + ', ' for item in items)})")
+        lines.append(f"    if node.{missing[0]} is None: return {_tuple_of(there)}")
+    if len(missing) < 2:
+        lines.append(f"    return {_tuple_of(items)}")
+    else:
+        lines.append(f"    return tuple(filter(is_there, {_tuple_of(items)}))")
     mutated = {name: _MUTATED[role].format(name) for name, role in fields if role in _MUTATED}
     lines.append("def rebuild(node, mutator):")
     if not cls.hash_consed:
@@ -203,9 +206,16 @@ def _derived_functions(cls: Any) -> tuple[Callable[[Any], tuple[Any, ...]], Call
         lines.append("    if not mutator._rewrites_expressions:")
         lines += ["    " + line for line in _rebuilt(fields, {name: mutated[name] for name in statements})]
     lines += _rebuilt(fields, mutated)
-    namespace: dict[str, Any] = {"cls": cls}
+    namespace: dict[str, Any] = {"cls": cls, "is_there": functools.partial(operator.is_not, None)}
     exec("\n".join(lines), namespace)
     return namespace["parts"], namespace["rebuild"]
+
+
+def _tuple_of(items: list[str]) -> str:
+    """The tuple of expressions, as text; a tuple that is all of it is used as it is."""
+    if len(items) == 1 and items[0].startswith("*"):
+        return items[0][1:]
+    return f"({''.join(item + ', ' for item in items)})"
 
 
 def _rebuilt(fields: tuple[tuple[str, str], ...], mutated: dict[str, str]) -> list[str]:
