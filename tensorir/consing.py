@@ -32,7 +32,7 @@ _limit = _LEAST
 def unique(made: N, key: tuple[Any, ...]) -> N:
     """Return the node of ``key``: ``made``, unless the table has one."""
     found: N = NODES.setdefault(key, made)
-    if found is made and len(NODES) > _limit:
+    if len(NODES) > _limit:
         sweep()
     return found
 
