@@ -17,7 +17,7 @@ import numpy as np
 
 from tilewright.tensorir.dtype import BOOL, FLOAT32, INT64, DataType, as_dtype
 from tilewright.tensorir.errors import ArgumentTypeError, ArgumentValueError
-from tilewright.tensorir.folding import INTEGER_DIVISIONS, fold_binary, fold_compare, wrap_integer
+from tilewright.tensorir.folding import INTEGER_DIVISIONS, fold_binary, fold_compare, fold_integers, wrap_integer
 from tilewright.tensorir.node import Node, child, derived, node
 
 ExprLike = Union["Expr", int, float, bool]
@@ -310,17 +310,16 @@ class Broadcast(PureExpr):
         _set(self, "dtype", self.value.dtype.with_lanes(self.lanes))
 
 
-def binary(op: str, a: Any, b: Any) -> Expr:
+def binary(op: str, a: object, b: object) -> Expr:
     """``a op b`` with constants folded and the neutral elements of integer arithmetic dropped."""
     if not (isinstance(a, Expr) and isinstance(b, Expr) and a.dtype is b.dtype):
         a, b = match_operands(a, b)
-    left, right = type(a), type(b)
-    if right is IntImm or right is FloatImm:
-        if (left is IntImm or left is FloatImm) and a.dtype is b.dtype:
-            folded = fold_binary(op, a.value, b.value, a.dtype)
+    if type(b) is IntImm:
+        if type(a) is IntImm and a.dtype is b.dtype:
+            folded = fold_integers(op, a.value, b.value, a.dtype)
             if folded is not None:
                 return const(folded, a.dtype)
-        if right is IntImm and (b.value == 0 or b.value == 1) and b.dtype.is_integer:
+        if (b.value == 0 or b.value == 1) and b.dtype.is_integer:
             if b.value == 1:
                 if op in ("mul", "floordiv", "truncdiv"):
                     return a
@@ -330,7 +329,11 @@ def binary(op: str, a: Any, b: Any) -> Expr:
                 return a
             elif op == "mul":
                 return b
-    if left is IntImm and (a.value == 0 or a.value == 1) and a.dtype.is_integer:
+    elif type(b) is FloatImm and type(a) is FloatImm and a.dtype is b.dtype:
+        rounded = fold_binary(op, a.value, b.value, a.dtype)
+        if rounded is not None:
+            return const(rounded, a.dtype)
+    if type(a) is IntImm and (a.value == 0 or a.value == 1) and a.dtype.is_integer:
         if op == "mul":
             return b if a.value == 1 else a
         if op == "add" and a.value == 0:

@@ -60,7 +60,11 @@ def fold_binary(op: str, a: Number, b: Number, dtype: DataType) -> Number | None
     range) and must be left to the program."""
     if dtype.is_float:
         return _fold_float(op, float(a), float(b), dtype)
-    a, b = int(a), int(b)
+    return fold_integers(op, int(a), int(b), dtype)
+
+
+def fold_integers(op: str, a: int, b: int, dtype: DataType) -> int | None:
+    """The value of ``a op b`` for integers or bools, or None: see :func:`fold_binary`."""
     if b == 0 and op in INTEGER_DIVISIONS:
         return None
     if op in ("shl", "shr"):
