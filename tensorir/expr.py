@@ -212,8 +212,10 @@ class BufferLoad(PureExpr):
     dtype: DataType = derived()
 
     def __post_init__(self) -> None:
-        _set(self, "indices", as_indices(self.indices))
         lanes = check_access(self.buffer, self.indices, self.predicate)
+        if not lanes:
+            _set(self, "indices", as_indices(self.indices))
+            lanes = check_access(self.buffer, self.indices, self.predicate)
         stored = self.buffer.dtype
         _set(self, "dtype", stored if lanes == stored.lanes else stored.with_lanes(lanes))
 
@@ -289,17 +291,23 @@ def as_indices(indices: Any) -> tuple[Expr, ...]:
 
 
 def check_access(accessed: Buffer, indices: tuple[Expr, ...], predicate: Expr | None) -> int:
-    """Check an access to a buffer and return its number of lanes.
+    """Check an access to a buffer and return its number of lanes; 0 if the indices are to be converted before
+    (:func:`as_indices`).
 
     Raises:
         TypeError: wrong number or type of indices, or a predicate that is no bool of as many lanes.
     """
+    if type(indices) is not tuple:
+        return 0
     if len(indices) != len(accessed.shape):
+        indices = as_indices(indices)  # an index that is no number is the first error
         raise ArgumentTypeError(
             f"buffer {accessed.name} has {len(accessed.shape)} dimensions, found {len(indices)} indices"
         )
     lanes = 1
     for index in indices:
+        if not isinstance(index, Expr):
+            return 0
         dtype = index.dtype
         if dtype is INT64:
             continue

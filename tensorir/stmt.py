@@ -74,10 +74,13 @@ class BufferStore(Stmt):
     predicate: Expr | None = child(default=None)
 
     def __post_init__(self) -> None:
-        _set(self, "indices", as_indices(self.indices))
         if not isinstance(self.value, Expr):
+            _set(self, "indices", as_indices(self.indices))
             _set(self, "value", as_expr(self.value, self.buffer.dtype))
         lanes = check_access(self.buffer, self.indices, self.predicate)
+        if not lanes:
+            _set(self, "indices", as_indices(self.indices))
+            lanes = check_access(self.buffer, self.indices, self.predicate)
         expected = self.buffer.dtype
         if lanes != expected.lanes:
             expected = expected.with_lanes(lanes)
