@@ -108,18 +108,20 @@ class Buffer(Node):
     alignment: int = 0
 
     def __post_init__(self) -> None:
-        _set(self, "dtype", as_dtype(self.dtype))
+        if type(self.dtype) is not DataType:
+            _set(self, "dtype", as_dtype(self.dtype))
         if not isinstance(self.name, str):
             raise ArgumentTypeError(f"a buffer's name is a string, found {self.name!r:.80}")
-        for what, sizes in (("shape", self.shape), ("strides", self.strides)):
-            if not isinstance(sizes, Iterable) or isinstance(sizes, (str, bytes)):
-                raise ArgumentTypeError(
-                    f"buffer {self.name}: {what}: expected a sequence of integers, found {sizes!r:.80}"
-                )
+        if type(self.shape) is not tuple or type(self.strides) is not tuple:
+            for what, sizes in (("shape", self.shape), ("strides", self.strides)):
+                if not isinstance(sizes, Iterable) or isinstance(sizes, (str, bytes)):
+                    raise ArgumentTypeError(
+                        f"buffer {self.name}: {what}: expected a sequence of integers, found {sizes!r:.80}"
+                    )
         if isinstance(self.alignment, bool) or not isinstance(self.alignment, int) or self.alignment < 0:
             raise ArgumentTypeError(f"buffer {self.name}: expected an alignment in bytes, found {self.alignment!r:.80}")
-        _set(self, "shape", tuple(as_expr(extent, INT64) for extent in self.shape))
-        _set(self, "strides", tuple(as_expr(stride, INT64) for stride in self.strides))
+        _set(self, "shape", as_indices(self.shape, INT64))
+        _set(self, "strides", as_indices(self.strides, INT64))
         if self.scope not in SCOPES:
             raise ArgumentValueError(
                 f"buffer {self.name}: unknown scope {self.scope!r}; expected one of {', '.join(SCOPES)}"
@@ -280,13 +282,14 @@ class Ramp(PureExpr):
         _set(self, "dtype", self.base.dtype.with_lanes(self.lanes))
 
 
-def as_indices(indices: Any) -> tuple[Expr, ...]:
-    """Return indices as a tuple of expressions; the same object if they are one."""
+def as_indices(indices: Any, dtype: DataType | None = None) -> tuple[Expr, ...]:
+    """Return indices as a tuple of expressions, where numbers become constants of ``dtype`` (see :func:`as_expr`); the
+    same object if they are one."""
     if type(indices) is not tuple:
-        return tuple([as_expr(index) for index in indices])
+        return tuple([as_expr(index, dtype) for index in indices])
     for index in indices:
         if not isinstance(index, Expr):
-            return tuple([as_expr(index) for index in indices])
+            return tuple([as_expr(index, dtype) for index in indices])
     return indices
 
 
