@@ -249,10 +249,15 @@ class _Substituter(Mutator):
 def substitute(node: N, values: Mapping[Var, Expr], buffers: Mapping[Buffer, Buffer] | None = None) -> N:
     """``node`` with variables (and buffers) replaced. Buffers whose shape mentions a variable are replaced too;
     a variable that maps to another variable is renamed where it is defined as well."""
-    if not buffers and isinstance(node, Expr) and not kinds(node) & LOADS and values.keys().isdisjoint(leaves(node)):
+    if type(node) is IntImm:
         return node
-    result: N = _Substituter(values, buffers or {}).mutate(node)
-    return result
+    result: Any = node
+    if type(node) is Var:
+        result = values.get(result, result)
+    elif buffers or not isinstance(node, Expr) or kinds(node) & LOADS or not values.keys().isdisjoint(leaves(node)):
+        result = _Substituter(values, buffers or {}).mutate(node)
+    substituted: N = result
+    return substituted
 
 
 class _Renamer(_Substituter):
