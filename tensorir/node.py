@@ -136,7 +136,7 @@ def _constructor(cls: Any) -> Callable[..., Any]:
     """
     params, lines, namespace = parameters(cls)
     names = [name for name, _ in cls.node_fields]
-    namespace.update(cls=cls, nodes=NODES, make=object.__new__, unique=unique, opened=_opened(cls))
+    namespace.update(cls=cls, lookup=NODES.get, make=object.__new__, unique=unique, opened=_opened(cls))
     lines += ["    self = make(opened)", "    self._leaves = None"]
     lines += [f"    self.{param.partition('=')[0]} = {param.partition('=')[0]}" for param in params]
     lines.append("    self.__class__ = of")
@@ -151,7 +151,7 @@ def _constructor(cls: Any) -> Callable[..., Any]:
         found = "".join(f", self.{name}" for name in names)
         lines = [
             "    try:",
-            f"        found = nodes.get((cls{given}))",
+            f"        found = lookup((cls{given}))",
             "    except TypeError:",
             "        found = None",
             "    if found is not None: return found",
