@@ -115,16 +115,24 @@ _set = object.__setattr__
     frozen_default=True, eq_default=False, field_specifiers=(child, children, definition, buffer, new_buffer, derived)
 )
 def node(cls: type[T]) -> type[T]:
-    """Class decorator: declares ``cls`` as a node (a frozen, slotted dataclass with identity semantics)."""
+    """Class decorator: declares ``cls`` as a node (a frozen, slotted dataclass with identity semantics).
+
+    A method ``with_body``, which returns the node with another body, is replaced by one that copies the other fields:
+    those have been checked.
+    """
     made = dataclasses.dataclass(frozen=True, slots=True, eq=False, repr=False)(cls)
     made.node_fields = declared_fields(made)  # type: ignore[attr-defined]
-    made.parts, made.rebuild = _derived_functions(made)  # type: ignore[attr-defined]
-    made.__new__ = _constructor(made)  # type: ignore[method-assign]
+    opened = _opened(made)
+    copies = hasattr(made, "with_body")
+    if copies:
+        made.with_body = _with_body(made, opened)  # type: ignore[attr-defined]
+    made.parts, made.rebuild = _derived_functions(made, copies)  # type: ignore[attr-defined]
+    made.__new__ = _constructor(made, opened)  # type: ignore[method-assign]
     made.__init__ = object.__init__  # type: ignore[method-assign]
     return made
 
 
-def _constructor(cls: Any) -> Callable[..., Any]:
+def _constructor(cls: Any, opened: Any) -> Callable[..., Any]:
     """Return ``__new__``, which sets the fields as the dataclass would, but faster, and checks them.
 
     Nodes are made by the hundred thousand. Python has a fast way to set slots, but not for a frozen class: so fields
@@ -136,7 +144,7 @@ def _constructor(cls: Any) -> Callable[..., Any]:
     """
     params, lines, namespace = parameters(cls)
     names = [name for name, _ in cls.node_fields]
-    namespace.update(cls=cls, lookup=NODES.get, make=object.__new__, unique=unique, opened=_opened(cls))
+    namespace.update(cls=cls, lookup=NODES.get, make=object.__new__, unique=unique, opened=opened)
     lines += ["    self = make(opened)", "    self._leaves = None"]
     lines += [f"    self.{param.partition('=')[0]} = {param.partition('=')[0]}" for param in params]
     lines.append("    self.__class__ = of")
@@ -169,6 +177,19 @@ def _opened(cls: Any) -> Any:
     return type(cls)(cls.__name__, (cls,), {**plain, "__module__": cls.__module__})
 
 
+def _with_body(cls: Any, opened: Any) -> Callable[..., Any]:
+    """Return the method that copies a node but for its body, by fields that are set as in :func:`_constructor`. The
+    declared method has the constructor refuse what is no body."""
+    types = {field.name: str(field.type) for field in dataclasses.fields(cls)}
+    declared = cls.with_body
+    namespace = {"cls": cls, "kind": declared.__globals__[types["body"]], "make": object.__new__, "opened": opened}
+    lines = ["    if body is self.body: return self", "    if not isinstance(body, kind): return declared(self, body)"]
+    lines += ["    made = make(opened)", "    made._leaves = None"]
+    lines += [f"    made.{name} = {'body' if name == 'body' else f'self.{name}'}" for name in types]
+    lines += ["    made.__class__ = cls", "    return made"]
+    return written(cls, "with_body", ["self", "body"], lines, {**namespace, "declared": declared})
+
+
 #: The call by which a mutator rewrites the value of a field, by the field's role.
 _MUTATED = {
     "child": "None if old_{0} is None else mutate(old_{0})",
@@ -179,7 +200,7 @@ _MUTATED = {
 }
 
 
-def _derived_functions(cls: Any) -> tuple[Callable[[Any], tuple[Any, ...]], Callable[[Any, Any], Any]]:
+def _derived_functions(cls: Any, copies: bool) -> tuple[Callable[[Any], tuple[Any, ...]], Callable[[Any, Any], Any]]:
     """``parts`` and ``rebuild`` of a class of nodes.
 
     They are generated and compiled, as methods of dataclasses are: passes call them for every node of a program, and a
@@ -204,8 +225,8 @@ def _derived_functions(cls: Any) -> tuple[Callable[[Any], tuple[Any, ...]], Call
     if not cls.hash_consed:
         statements = [name for name, _ in owned if "Expr" not in types[name]]
         lines.append("    if not mutator._rewrites_expressions:")
-        lines += ["    " + line for line in _rebuilt(fields, {name: mutated[name] for name in statements})]
-    lines += _rebuilt(fields, mutated)
+        lines += ["    " + line for line in _rebuilt(fields, {name: mutated[name] for name in statements}, copies)]
+    lines += _rebuilt(fields, mutated, copies)
     namespace: dict[str, Any] = {"cls": cls, "is_there": functools.partial(operator.is_not, None)}
     exec("\n".join(lines), namespace)
     return namespace["parts"], namespace["rebuild"]
@@ -218,13 +239,18 @@ def _tuple_of(items: list[str]) -> str:
     return f"({''.join(item + ', ' for item in items)})"
 
 
-def _rebuilt(fields: tuple[tuple[str, str], ...], mutated: dict[str, str]) -> list[str]:
-    """Lines that return a node with the values of some fields mutated; itself if none changed."""
+def _rebuilt(fields: tuple[tuple[str, str], ...], mutated: dict[str, str], copies: bool) -> list[str]:
+    """Lines that return a node with the values of some fields mutated; itself if none changed.
+
+    Args:
+        copies: whether ``with_body`` copies a node of which nothing but the body changed.
+    """
     if not mutated:
         return ["    return node"]
     lines = ["    mutate = mutator.mutate"]
     for name, value in mutated.items():
         lines += [f"    old_{name} = node.{name}", f"    new_{name} = {value}"]
-    unchanged = " and ".join(f"new_{name} is old_{name}" for name in mutated)
+    unchanged = [f"new_{name} is old_{name}" for name in mutated if name != "body" or not copies]
+    same = "node.with_body(new_body)" if copies else "node"
     values = [f"new_{name}" if name in mutated else f"node.{name}" for name, _ in fields]
-    return [*lines, f"    return node if {unchanged} else cls({', '.join(values)})"]
+    return [*lines, f"    return {same} if {' and '.join(unchanged) or 'True'} else cls({', '.join(values)})"]

@@ -63,6 +63,10 @@ class For(Stmt):
                 f"{self.min.dtype!s} and {self.extent.dtype!s}"
             )
 
+    def with_body(self, body: Stmt) -> For:
+        """The same loop with another body."""
+        return self if body is self.body else For(self.var, self.min, self.extent, self.kind, body, self.annotations)
+
 
 @node
 class BufferStore(Stmt):

@@ -141,3 +141,12 @@ def test_a_node_does_not_change(made: Any) -> None:
     with pytest.raises(AttributeError):
         delattr(made, field)
     assert type(made) in (ti.IntImm, ti.Var, ti.Evaluate)
+
+
+def test_a_loop_with_another_body_keeps_all_else() -> None:
+    first, second = ti.Evaluate(I), ti.Evaluate(I + 1)
+    loop = ti.For(I, ti.IntImm(0), ti.IntImm(4), "parallel", first, {"grain": 2})
+    made = loop.with_body(second)
+    assert type(made) is ti.For and made.body is second
+    assert all(getattr(made, name) is getattr(loop, name) for name, _ in loop.node_fields if name != "body")
+    assert loop.with_body(first) is loop
