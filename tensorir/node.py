@@ -192,7 +192,7 @@ def _with_body(cls: Any, opened: Any) -> Callable[..., Any]:
 
 #: The call by which a mutator rewrites the value of a field, by the field's role.
 _MUTATED = {
-    "child": "None if old_{0} is None else mutate(old_{0})",
+    "child": "mutator.mutate(old_{0})",
     "children": "mutator.mutate_all(old_{0})",
     "buffer": "mutator.mutate_buffer(old_{0})",
     "new_buffer": "mutator.mutate_new_buffer(old_{0})",
@@ -221,6 +221,7 @@ def _derived_functions(cls: Any, copies: bool) -> tuple[Callable[[Any], tuple[An
     else:
         lines.append(f"    return tuple(filter(is_there, {_tuple_of(items)}))")
     mutated = {name: _MUTATED[role].format(name) for name, role in fields if role in _MUTATED}
+    mutated |= {name: f"None if old_{name} is None else {mutated[name]}" for name in missing}
     lines.append("def rebuild(node, mutator):")
     if not cls.hash_consed:
         statements = [name for name, _ in owned if "Expr" not in types[name]]
@@ -247,7 +248,7 @@ def _rebuilt(fields: tuple[tuple[str, str], ...], mutated: dict[str, str], copie
     """
     if not mutated:
         return ["    return node"]
-    lines = ["    mutate = mutator.mutate"]
+    lines = []
     for name, value in mutated.items():
         lines += [f"    old_{name} = node.{name}", f"    new_{name} = {value}"]
     unchanged = [f"new_{name} is old_{name}" for name in mutated if name != "body" or not copies]
