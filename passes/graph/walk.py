@@ -65,36 +65,45 @@ def rewrite_body(
 def _rewrite(
     root: Expr, order: list[Expr], transform: Transform, inline: Callable[[Expr], bool], done: dict[Expr, Expr]
 ) -> Expr:
-    lets = {node.var: node for node in order if type(node) is Let}
-    placed = any(node.span is not None for node in order)
-    settled: set[Expr] = {*done, *done.values()} if placed else set()  # expressions that transform has not just made
+    lets = {node.var: node for node in order if type(node) is Let} if Let in map(type, order) else {}
+    settled: set[Expr] = {*done, *done.values()}  # expressions that transform has not just made,
+    settled_nodes = 0  # those of so many in `order` included
     inlined: set[Expr] = set()  # variables; the value of one may be a variable, too
-    for node in order:
+    changed = bool(done)  # until something is, there are no operands to replace
+    for number, node in enumerate(order):
         kind = type(node)
         if kind is Var:
-            let = lets.get(node)  # type: ignore[call-overload]  # it is a Var
-            value = done.get(let.value) if let is not None else None
             done[node] = node
-            if value is not None and inline(value):
+            let = lets.get(node)  # type: ignore[call-overload]  # it is a Var
+            if let is None:
+                continue
+            value = done.get(let.value)
+            if value is None:
+                if is_recursive(let):
+                    raise VerifyError(recursion(let))
+            elif inline(value):
                 done[node] = value
                 inlined.add(node)
-            elif let is not None and value is None and is_recursive(let):
-                raise VerifyError(recursion(let))
+                changed = True
             continue
-        children = node.children
         new = node
-        if kind is Let and node.var in inlined:  # type: ignore[attr-defined]  # it is a Let
-            done[node] = done[node.body]  # type: ignore[attr-defined]
-            continue
-        for child in children:
-            if done[child] is not child:
-                new = node.with_children([done[part] for part in children])
-                break
+        if changed:
+            if kind is Let and node.var in inlined:  # type: ignore[attr-defined]  # it is a Let
+                done[node] = done[node.body]  # type: ignore[attr-defined]
+                continue
+            children = node.children
+            for child in children:
+                if done[child] is not child:
+                    new = node.with_children([done[part] for part in children])
+                    break
         made = done[node] = transform(new)
-        if placed:
-            if made is not new and node.span is not None:
+        if made is not new:
+            changed = True
+            if node.span is not None:
+                for other in order[settled_nodes:number]:
+                    settled.update((other, done[other]))
+                settled_nodes = number
                 place(made, node.span, settled)
-            settled.update((node, made))
     return done[root]
 
 
