@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container, Iterable, Iterator
 from typing import Any
 
 from tilewright.graphir.expr import Call, Expr, Function, Let, Var
@@ -56,33 +56,34 @@ def _walk(
     order: list[Expr] = []
     state: dict[Expr, bool] = {}  # False: entered, True: finished
     top = set(roots)
-    stack: list[Expr] = list(reversed(roots))
-    while stack:
-        node = stack[-1]
-        status = state.get(node)
-        if status is None:
-            parts = tuple(children_of(node))
-            if not enter_functions and isinstance(node, Function) and node not in top:
-                parts = ()
-            if not parts:
-                stack.pop()
-                state[node] = True
-                order.append(node)
-                continue
-            state[node] = False
-            for child in parts[::-1]:
-                found = state.get(child)
-                if found is None:
-                    if child not in known:
-                        stack.append(child)
-                elif found is False:
-                    raise VerifyError(f"the graph has a cycle through a {type(child).__name__}")
+    node: Expr | None = None
+    rest: Iterator[Expr] = iter(roots)  # the parts of `node` that are not entered yet
+    around: list[tuple[Expr | None, Iterator[Expr]]] = []  # the expressions that `node` is a part of, and their rest
+    while True:
+        for child in rest:
+            finished = state.get(child)
+            if finished is None:
+                if child in known and node is not None:
+                    continue
+                if not enter_functions and isinstance(child, Function) and child not in top:
+                    parts: tuple[Expr, ...] = ()
+                else:
+                    parts = child.children if children_of is children else tuple(children_of(child))
+                if parts:
+                    state[child] = False
+                    around.append((node, rest))
+                    node, rest = child, iter(parts)
+                    break
+                state[child] = True
+                order.append(child)
+            elif not finished:
+                raise VerifyError(f"the graph has a cycle through a {type(child).__name__}")
         else:
-            stack.pop()
-            if not status:
-                state[node] = True
-                order.append(node)
-    return order
+            if node is None:
+                return order
+            state[node] = True
+            order.append(node)
+            node, rest = around.pop()
 
 
 def rewrite(

@@ -126,7 +126,7 @@ def is_primitive(node: object) -> bool:
 
 def children_outside_groups(node: Expr) -> tuple[Expr, ...]:
     """The operands of an expression; none for a fused group, which is not entered."""
-    return () if is_primitive(node) else node.children
+    return () if isinstance(node, Function) and node.attrs.get(PRIMITIVE) else node.children
 
 
 def has_control_flow(order: Iterable[Expr]) -> bool:
