@@ -45,10 +45,10 @@ def as_dim(value: Any) -> Dim:
         if value < 0:
             raise ShapeError(f"a dimension cannot be negative, found {value}")
         return value
+    if type(value) is IntImm:
+        return as_dim(value.value)
     if isinstance(value, str):
         return symbol(value)
-    if isinstance(value, IntImm):
-        return as_dim(value.value)
     if isinstance(value, Expr):
         if not value.dtype.is_integer:
             raise ArgumentTypeError(f"a dimension is an integer expression, found {value.dtype!s}: {value!s}")

@@ -44,12 +44,12 @@ class KernelOrigins:
 
 def operator_origins(root: Expr) -> tuple[Origin, ...]:
     """Return the operators that are called in ``root``, in order of evaluation."""
-    return tuple(Origin(call.op.name, call.span) for call in operator_calls(root) if isinstance(call.op, Operator))
+    return tuple([Origin(call.op.name, call.span) for call in operator_calls(root)])  # type: ignore[union-attr]
 
 
 def operator_calls(root: Expr) -> list[Call]:
     """Return the calls of operators in ``root``, in order of evaluation."""
-    return [node for node in post_order(root) if isinstance(node, Call) and isinstance(node.op, Operator)]
+    return [node for node in post_order(root) if type(node) is Call and isinstance(node.op, Operator)]
 
 
 def call_origins(call: Call) -> tuple[Origin, ...]:

@@ -277,12 +277,15 @@ def _nest(tensor: Tensor, buffers: Mapping[Buffer, Buffer], block_name: str, var
     loops: list[tuple[Var, Expr, Expr]] = []
     iters: list[IterVar] = []
     renamed: dict[Var, Expr] = {}
+    defined = variables.defined
     for axis, begin, extent, kind in (*spatial, *reduction):
         loop, var = Var(axis.name[1:]), axis
-        if axis in variables.defined:  # a reduction axis of two tensors
+        if axis in defined:  # a reduction axis of two tensors
             var = renamed[axis] = Var(axis.name)
-        variables.defined.update((loop, var))
-        variables.use(begin, extent)
+        defined.add(loop)
+        defined.add(var)
+        if type(begin) is not IntImm or type(extent) is not IntImm:
+            variables.use(begin, extent)
         loops.append((loop, begin, extent))
         iters.append(IterVar(var, begin, extent, kind, loop))
     if isinstance(body, Reduction):
@@ -325,15 +328,21 @@ def _block(
     if renamed or builtins.any(read.buffer in buffers for read in tensor.inputs):
         update = substitute(update, renamed, buffers)
         init = None if init is None else substitute(init, renamed, buffers)
+    point = tuple([Range(index, _ONE) for index in place])
+    #: By the addresses of their indices. Most operators read the element that they compute.
+    points = {tuple(map(id, place)): point}
     reads: dict[tuple[Buffer, tuple[int, ...]], BufferRegion] = {}
     for node in walk_to(update, LOADS):
-        if isinstance(node, BufferLoad) and node.buffer not in targets:
-            key = (node.buffer, tuple([id(index) for index in node.indices]))
+        if type(node) is BufferLoad and node.buffer not in targets:
+            addresses = tuple(map(id, node.indices))
+            key = (node.buffer, addresses)
             if key not in reads:
-                reads[key] = BufferRegion(node.buffer, tuple([Range(index, _ONE) for index in node.indices]))
-    used.update([leaf for leaf in leaves(update) if isinstance(leaf, Var)])
-    point = tuple(Range(index, _ONE) for index in place)
-    writes = tuple(BufferRegion(target, point) for target in targets)
+                ranges = points.get(addresses)
+                if ranges is None:
+                    ranges = points[addresses] = tuple([Range(index, _ONE) for index in node.indices])
+                reads[key] = BufferRegion(node.buffer, ranges)
+    used.update([leaf for leaf in leaves(update) if type(leaf) is Var])
+    writes = tuple([BufferRegion(target, point) for target in targets])
     needed = None if tensor.needed is None else substitute(tensor.needed, renamed)
     notes = dict(tensor.annotations)
     return Block(name, tuple(iters), None, tuple(reads.values()), writes, init, update, notes, needed)

@@ -26,7 +26,7 @@ from tilewright.graphir.keys import IN_PLACE, KIND, PRIMITIVE, ROW_PADDING, VIEW
 from tilewright.graphir.module import AnyFunction, IRModule
 from tilewright.graphir.op import Operator
 from tilewright.graphir.origins import KernelOrigins, Origin, operator_origins
-from tilewright.graphir.structural import structural_equal, structural_hash
+from tilewright.graphir.structural import hash_text, structural_equal
 from tilewright.graphir.visitor import post_order, rewrite
 from tilewright.passes.base import ModulePass
 from tilewright.passes.context import PassContext
@@ -85,7 +85,8 @@ class _Kernels:
         #: By wanted name, the last number that made it unique: thousands of kernels may want the same.
         self._numbers = dict[str, int]()
         self._sizes = SizeGeneralizer()
-        self._known: dict[int, list[tuple[Function, list[Excess | None] | None, GlobalVar]]] = {}
+        #: By what is quickly told of a group (:func:`_looks`): most that differ, differ in this.
+        self._known: dict[object, list[tuple[Function, list[Excess | None] | None, GlobalVar]]] = {}
         self._parts: dict[Expr, Excess] = {}
         self._views = set[Expr]()
 
@@ -111,7 +112,7 @@ class _Kernels:
 
     def _call(self, computed: Call, group: Function, args: Sequence[Expr], strides: list[Excess | None] | None) -> Call:
         """Replace ``computed``, a call of ``group`` with ``args``, by a call of the group's kernel."""
-        origins = operator_origins(group.body)
+        origins = operator_origins(group)
         key = self._kernel(group, strides, origins)
         return Call(key, args, KernelOrigins(origins), computed.type, computed.span)
 
@@ -129,11 +130,11 @@ class _Kernels:
         general = self._sizes.generalize(group)
         # A kernel that is generalized over sizes does not have the type of one of its calls.
         found, group = group.type if general is group else None, general
-        candidates = self._known.setdefault(structural_hash(group), [])
+        operators = tuple([origin.operator for origin in origins])
+        candidates = self._known.setdefault((operators, _looks(group)), [])
         for known, others, key in candidates:
             if others == strides and structural_equal(known, group):
                 return key
-        operators = tuple(origin.operator for origin in origins)
         name = self._unique(_kernel_name(operators))
         key = GlobalVar(name, found)
         made = assemble(group, name) if IN_PLACE in group.attrs else lower_primitive(group, name)
@@ -158,6 +159,11 @@ class _Kernels:
         self._numbers[wanted] = number
         self._names.add(name)
         return name
+
+
+def _looks(group: Function) -> tuple[str, ...]:
+    """Return the types of a group's parameters and of its result, as texts that equal types share."""
+    return (*[hash_text(param.type) for param in group.params], hash_text(group.body.type))
 
 
 def _view(call: Call) -> Call:

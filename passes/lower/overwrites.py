@@ -62,23 +62,24 @@ def _blocks(stmt: Stmt) -> list[Block] | None:
     stack = [stmt]
     while stack:
         current = stack.pop()
-        if isinstance(current, Block):
+        if isinstance(current, For):
+            stack.append(current.body)
+            exprs = [current.min, current.extent]
+        elif isinstance(current, Block):
             found.append(current)
             exprs = [item.value for item in current.iters]
             exprs += [] if current.predicate is None else [current.predicate]
-        elif isinstance(current, For):
-            stack.append(current.body)
-            exprs = [current.min, current.extent]
         elif isinstance(current, SeqStmt):
             stack.extend(reversed(current.stmts))
-            exprs = []
+            continue
         elif isinstance(current, Allocate):
             stack.append(current.body)
-            exprs = []
+            continue
         else:
             return None
-        if any(map(accesses_buffers, exprs)):
-            return None
+        for expr in exprs:
+            if type(expr) is not IntImm and type(expr) is not Var and accesses_buffers(expr):
+                return None
     return found
 
 

@@ -85,16 +85,19 @@ def lower_primitive(function: Function, name: str) -> PrimFunc:
         UnsupportedOperatorError: an operator has no loop-level definition.
     """
     owners: dict[Expr, Expr] = {}
-    body = decompose(function.body, owners)
-    numbers: dict[Expr, int] = {}
-    if TRACING.callers:
-        numbers = {call: number for number, call in enumerate(operator_calls(function.body))}
+    body, calls = function.body, operator_calls(function)
+    for call in calls:
+        if call.op.compute is None:  # type: ignore[union-attr]  # it is an operator
+            body = decompose(body, owners)
+            break
+    numbers = {call: number for number, call in enumerate(calls)} if TRACING.callers else {}
     values: dict[Expr, Value] = {}
     sources: dict[Tensor, int] = {}
     inputs: list[Tensor] = []
     for param in function.params:
         values[param] = _placeholder(param.name, param.type, inputs)
-    for node in post_order(body):
+    order = post_order(function)[:-1] if body is function.body else post_order(body)
+    for node in order:
         if node not in values:
             values[node] = _lower_node(node, values)
             number = numbers.get(owners.get(node, node))
