@@ -35,12 +35,14 @@ class Expr:
         span: where the expression comes from (a node name of an imported model, a source line), or None.
     """
 
-    __slots__ = ("__weakref__", "_order", "span", "type")
+    __slots__ = ("__weakref__", "_order", "_unchanged_by", "span", "type")
 
     type: Type | None
     span: str | None
     # The expressions below a function, which `visitor.post_order` keeps; not set before.
     _order: tuple[Expr, ...]
+    # The last table of rewrite rules none of which applies to this expression; not set before.
+    _unchanged_by: object
 
     #: (name, role) of each field of the node, in order of evaluation (``node.py``).
     node_fields: ClassVar[tuple[tuple[str, str], ...]] = ()

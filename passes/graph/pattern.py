@@ -122,8 +122,8 @@ class Op(Pattern):
         """Return whether calls of ``op`` may match."""
         found = self._taken.get(op)
         if found is None:
-            found = op.name == self.which if isinstance(self.which, str) else bool(self.which(op))
-            self._taken[op] = found
+            which = self.which
+            found = self._taken[op] = which == op.name if type(which) is str else bool(which(op))  # type: ignore[operator]
         return found
 
     def match(self, node: Expr, found: Match) -> bool:
@@ -132,7 +132,12 @@ class Op(Pattern):
         takes = self._taken.get(node.op)  # most calls fail here; a function is never among the operators
         if takes is None:
             takes = isinstance(node.op, Operator) and self.takes(node.op)
-        if not takes or (self.args and len(node.args) != len(self.args)):
+        return takes and self.match_rest(node, found)
+
+    def match_rest(self, node: Call, found: Match) -> bool:
+        """Check whether a call of an operator that the pattern takes matches, and add bindings."""
+        args = node.args
+        if self.args and len(args) != len(self.args):
             return False
         if self.attrs is not None:
             found[self.attrs] = node.attrs
@@ -140,7 +145,6 @@ class Op(Pattern):
             op, attrs = found.setdefault(self.call, (node.op, node.attrs))
             if op is not node.op or (attrs is not node.attrs and attrs != node.attrs):
                 return False
-        args = node.args
         for number, pattern in self._order:  # noqa: SIM110  # a generator costs more than what it runs
             if not pattern.match(args[number], found):
                 return False
@@ -155,9 +159,10 @@ class Rule:
         self.build = build
 
     def apply(self, node: Call) -> Expr | None:
-        """Rewrite ``node`` to an expression of the same type; None if the rule does not apply."""
+        """Rewrite ``node``, a call of an operator that the pattern takes, to an expression of the same type; None if the
+        rule does not apply."""
         found: Match = {"self": node}
-        if not self.pattern.match(node, found):
+        if not self.pattern.match_rest(node, found):
             return None
         made = self.build(found)
         return made if made is not None and made is not node and made.type == node.type else None
@@ -174,17 +179,26 @@ class Rules:
         """Return the rules whose pattern has a call of ``op`` at its root."""
         found = self._of_operator.get(op)
         if found is None:
-            found = self._of_operator[op] = [rule for rule in self.rules if rule.pattern.takes(op)]
+            found = self._of_operator[op] = []
+            for rule in self.rules:
+                which = rule.pattern.which
+                if which == op.name if type(which) is str else which(op):  # type: ignore[operator]
+                    found.append(rule)
         return found
 
     def apply(self, node: Expr) -> Expr:
-        """Apply rules at the root of ``node`` until none applies. Each rule must make an expression simpler."""
+        """Apply rules at the root of ``node`` until none applies. Each rule must make an expression simpler.
+
+        Nodes do not change, and the passes between two simplifications leave most as they are: each is tried once.
+        """
         while type(node) is Call and isinstance(node.op, Operator):
+            if getattr(node, "_unchanged_by", None) is self:
+                break
             for rule in self.rules_for(node.op):
                 made = rule.apply(node)
                 if made is not None:
                     node = made
                     break
             else:
-                return node
+                object.__setattr__(node, "_unchanged_by", self)
         return node
