@@ -121,11 +121,13 @@ class _Scaling:
         self.body = function.body
         self.ctx = ctx
         self.order = post_order(function)[:-1]
-        factors = {node: _factor(node) for node in self.order}
         #: The operand and the factors of each expression that multiplies by a constant.
-        self.factors = {node: found for node, found in factors.items() if found is not None}
-        self.uses: dict[Expr, int] = {self.body: 1}
+        self.factors: dict[Expr, tuple[Expr, Constant]] = {}
         for node in self.order:
+            if type(node) is Call and (found := _factor(node)) is not None:
+                self.factors[node] = found
+        self.uses: dict[Expr, int] = {self.body: 1}
+        for node in self.order if self.factors else ():
             for child in node.children:
                 self.uses[child] = self.uses.get(child, 0) + 1
         #: The factors that an expression's value is multiplied by in the rewritten graph, as one vector.
@@ -210,6 +212,8 @@ class _Backward(_Scaling):
         if not self.factors:
             return self.body
         ways = self.find_ways()
+        if not any(scaled in ways for scaled, _ in self.factors.values()):
+            return self.body
         absorbed: set[Expr] = set()
         for node in reversed(self.order):
             factor = self.factors.get(node)
@@ -246,7 +250,7 @@ class _Backward(_Scaling):
             if axis is not None:
                 ways[node] = _Way(axis, False)
                 continue
-            source = self.source(node)
+            source = self.source(node) if ways else None
             if source is None or source not in ways or self.uses[source] != 1:
                 continue
             way = ways[source]
@@ -296,6 +300,8 @@ class _Forward(_Scaling):
         if not self.factors:
             return self.body
         ways = self.find_ways()
+        if ways.keys().isdisjoint(self.factors):
+            return self.body
         absorbed: set[Expr] = set()
         for node in self.order:
             factor = self.factors.get(node)
@@ -347,6 +353,8 @@ class _Forward(_Scaling):
             if offered and len(offered) == self.uses[node] and len({way.axis for way in offered}) == 1:
                 first = offered[0]
                 ways[node] = _Way(first.axis, any(way.positive for way in offered), any(way.divides for way in offered))
+            if not node.children or (node not in ways and self.takes_up(node, False) is None):
+                continue
             source = self.source(node)
             if source is None:
                 continue
