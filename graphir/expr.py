@@ -97,8 +97,9 @@ class Call(FrozenExpr):
         if isinstance(op, str):
             op = get_operator(op)
         args = tuple(args)
-        for number, arg in enumerate(args):
+        for arg in args:
             if not isinstance(arg, Expr):
+                number = [other is arg for other in args].index(True)
                 raise ArgumentTypeError(
                     f"argument {number} of a call is no graph expression: {arg!r}; wrap values in gi.const"
                 )

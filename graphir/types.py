@@ -41,17 +41,20 @@ class TensorType(Type):
     dtype: DataType
 
     def __init__(self, shape: Iterable[Any] = (), dtype: Any = "float32") -> None:
-        if isinstance(shape, str) or not isinstance(shape, Iterable):
+        if type(shape) is not tuple and (isinstance(shape, str) or not isinstance(shape, Iterable)):
             raise ArgumentTypeError(f"a shape is a sequence of dimensions, found {shape!r}")
-        self.shape = tuple([as_dim(dim) for dim in shape])
-        self.dtype = as_dtype(dtype)
-        if self.dtype not in _ELEMENT_TYPES:
-            raise ArgumentTypeError(f"a tensor's element type is one of {', '.join(TENSOR_DTYPES)}, not {self.dtype!s}")
-        size = self.dtype.bytes
-        for dim in self.shape:
+        dims: list[Dim] = []
+        size = 1
+        for value in shape:
+            dim = value if type(value) is int and value >= 0 else as_dim(value)
+            dims.append(dim)
             if type(dim) is int and dim > 1:
                 size *= dim
-        if size > _MOST_BYTES:
+        self.shape = tuple(dims)
+        self.dtype = dtype = as_dtype(dtype)
+        if dtype not in _ELEMENT_TYPES:
+            raise ArgumentTypeError(f"a tensor's element type is one of {', '.join(TENSOR_DTYPES)}, not {dtype!s}")
+        if size * dtype.bytes > _MOST_BYTES:
             raise ShapeError(f"a tensor of shape {format_shape(self.shape)} has more bytes than memory has addresses")
 
     @property

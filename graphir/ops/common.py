@@ -64,21 +64,27 @@ def broadcast_shapes(op: Operator, types: Sequence[TensorType]) -> tuple[Dim, ..
     Raises:
         TypeInferenceError: two dimensions differ; the argument that does not fit is named.
     """
-    result: list[Dim] = []
+    first = types[0].shape if types else ()
+    result: list[Dim] = [*first]
+    changed = False
     for number, found in enumerate(types):
         shape = found.shape
+        if shape is first:
+            continue
         if len(shape) > len(result):
             result[:0] = [1] * (len(shape) - len(result))
+            changed = True
         offset = len(result) - len(shape)
-        for position, dim in enumerate(shape):
-            known = result[offset + position]
+        for position, dim in enumerate(shape, offset):
+            known = result[position]
             if dim is known or (type(dim) is int and dim == 1):
                 continue
             if type(known) is int and known == 1:
-                result[offset + position] = dim
+                result[position] = dim
+                changed = True
             elif not dim_equal(dim, known):
                 raise op.error(number, f"a shape that broadcasts with {format_shape(result)}", format_shape(shape))
-    return tuple(result)
+    return tuple(result) if changed else first
 
 
 def same_dtype(op: Operator, types: Sequence[TensorType], first: int = 0) -> DataType:
@@ -88,8 +94,8 @@ def same_dtype(op: Operator, types: Sequence[TensorType], first: int = 0) -> Dat
         TypeInferenceError: they differ.
     """
     dtype = types[first].dtype
-    for number, found in enumerate(types[first:], first):
-        if found.dtype is not dtype:
+    for number, found in enumerate(types):
+        if found.dtype is not dtype and number > first:
             raise op.error(number, f"element type {dtype!s} as {op.argument_name(first)}", f"{found}; cast one of them")
     return dtype
 
@@ -163,9 +169,8 @@ class Elementwise(Operator):
         if len(args) == 1:
             return args[0] if result is dtype else TensorType(args[0].shape, result)
         first = args[0]
-        if first.dtype is result and all(other is first for other in args):
-            return first
-        return TensorType(broadcast_shapes(self, args), result)
+        shape = broadcast_shapes(self, args)
+        return first if shape is first.shape and first.dtype is result else TensorType(shape, result)
 
     def formula(self, values: Sequence[Expr], attrs: Any) -> Expr:
         """Compute an output element from the input elements, for operators whose formula depends on attributes."""

@@ -105,12 +105,11 @@ class _Inference:
 
     def infer(self, function: Function) -> Function:
         order = post_order(function)
-        lets = {node.var: node for node in order if isinstance(node, Let)}
-        params = {param for node in order if isinstance(node, Function) for param in node.params}
+        lets = {node.var: node for node in order if isinstance(node, Let)} if Let in map(type, order) else {}
         done: dict[Expr, Expr] = {}
         for node in order:
             try:
-                done[node] = self.expression(node, done, lets, params)
+                done[node] = self.expression(node, done, lets, order)
             except TypeInferenceError as error:
                 set_ir_location(error, node)
                 raise
@@ -118,7 +117,7 @@ class _Inference:
         assert isinstance(result, Function)
         return result
 
-    def expression(self, node: Expr, done: dict[Expr, Expr], lets: dict[Var, Let], params: set[Var]) -> Expr:
+    def expression(self, node: Expr, done: dict[Expr, Expr], lets: dict[Var, Let], order: list[Expr]) -> Expr:
         if isinstance(node, Var):
             let = lets.get(node)
             if let is not None and let.value not in done and is_recursive(let):
@@ -126,15 +125,20 @@ class _Inference:
             if node.type is not None:
                 return node
             if let is None:
-                what = "parameter" if node in params else "free variable"
+                is_parameter = any(node in function.params for function in order if isinstance(function, Function))
+                what = "parameter" if is_parameter else "free variable"
                 raise TypeInferenceError(f"{what} %{node.name} has no type; give it one where it is made")
             return Var(node.name, done[let.value].type, node.span)
         if isinstance(node, GlobalVar):
             found = self.type_of(node)
             return node if found is None or node.type == found else GlobalVar(node.name, found)
-        children = node.children
-        new = [done[child] for child in children]
-        changed = any(a is not b for a, b in zip(new, children, strict=True))
+        new: list[Expr] = []
+        changed = False
+        for child in node.children:
+            made = done[child]
+            new.append(made)
+            if made is not child:
+                changed = True
         if isinstance(node, Call):
             return self.call(node, new, changed)
         if changed or node.type is None:
