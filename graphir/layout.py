@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import math
 import re
 from collections.abc import Mapping, Sequence
 
@@ -35,14 +34,22 @@ class Layout:
         """Number of dimensions."""
         return len(self.axes)
 
-    @property
+    @functools.cached_property
     def primal(self) -> tuple[str, ...]:
         """The axes in order, without the blocks."""
-        return tuple(axis for axis, size in self.axes if not size)
+        return tuple([axis for axis, size in self.axes if not size])
+
+    @functools.cached_property
+    def _blocks(self) -> dict[str, int]:
+        """By axis, the number of elements in one step of its outer dimension."""
+        found = dict.fromkeys(self.primal, 1)
+        for axis, size in self.axes:
+            found[axis] *= size or 1
+        return found
 
     def block(self, axis: str) -> int:
         """Return the number of elements of ``axis`` in one step of its outer dimension (1 if it is not blocked)."""
-        return math.prod(size for name, size in self.axes if size and name == axis)
+        return self._blocks.get(axis, 1)
 
     def position(self, axis: str) -> int:
         """Return the dimension of ``axis`` (of its outer part, if it is blocked)."""
@@ -50,13 +57,14 @@ class Layout:
 
     def extents(self, shape: Sequence[Dim]) -> dict[str, Dim]:
         """Return the extent of each axis of a tensor of shape ``shape``, padding included."""
-        return {axis: simplify(shape[self.position(axis)] * self.block(axis)) for axis in self.primal}
+        position = self.axes.index
+        return {axis: simplify(shape[position((axis, 0))] * block) for axis, block in self._blocks.items()}
 
     def shape(self, extents: Mapping[str, Dim]) -> tuple[Dim, ...]:
         """Return the shape of a tensor whose axes have those extents, rounded up to whole blocks."""
         dims: list[Dim] = []
         for axis, size in self.axes:
-            block = self.block(axis)
+            block = self._blocks[axis]
             if size:
                 dims.append(size)
             elif block == 1:

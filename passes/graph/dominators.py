@@ -41,7 +41,7 @@ class PostDominators:
         for number in reversed(range(len(order))):
             users = self.users[number]
             found = users[-1] if users else exit_
-            for user in users:
+            for user in users[:-1]:
                 found = self._common(found, user)
             self._insert(number, found)
 

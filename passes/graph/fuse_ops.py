@@ -111,6 +111,9 @@ class _Fusion:
         self.ctx = ctx
         count = len(order)
         self.rank = [_rank(node) for node in order]
+        self.operators = [
+            node.op if type(node) is Call and isinstance(node.op, Operator) else None for node in order
+        ]
         self.shape = [node.type.shape if isinstance(node.type, TensorType) else None for node in order]
         #: The scope of a group; None for one without inputs, which costs nothing to compute again.
         self.scope = [scopes[node] if node.children else None for node in order]
@@ -122,9 +125,8 @@ class _Fusion:
         self.mixed = [self.rank[n] > _BROADCAST for n in range(count)]
         self.epilogue = [False] * count
         #: By a group's representative: whether it reorders elements, and whether it needs contiguous reads.
-        operators = [self.operator(place) for place in range(count)]
-        self.reorders = [op is not None and op.reorders for op in operators]
-        self.contiguous = [op is not None and op.contiguous_reads for op in operators]
+        self.reorders = [op is not None and op.reorders for op in self.operators]
+        self.contiguous = [op is not None and op.contiguous_reads for op in self.operators]
 
     def find(self, place: int) -> int:
         """Return the representative of the group of ``place``."""
@@ -222,10 +224,6 @@ class _Fusion:
                     return "broadcasting would compute its elements several times"
         return None
 
-    def operator(self, place: int) -> Operator | None:
-        node = self.order[place]
-        return node.op if isinstance(node, Call) and isinstance(node.op, Operator) else None
-
     def union(self, members: list[int]) -> str | None:
         """Merge ``members`` into one group; return the reason if that is impossible, else None."""
         groups = list(dict.fromkeys(self.find(member) for member in members))
@@ -266,7 +264,7 @@ class _Fusion:
     # Remarks.
 
     def name(self, place: int) -> str:
-        node, operator = self.order[place], self.operator(place)
+        node, operator = self.order[place], self.operators[place]
         if operator is not None:
             return str(Origin(operator.name, node.span))
         if isinstance(node, Call) and isinstance(node.op, Function) and is_primitive(node.op):
@@ -281,7 +279,7 @@ class _Fusion:
         """Remark that the result of ``place`` escapes, if it has consumers that it might have joined; or, if it has a
         single consumer that is in no group, name that consumer."""
         users = self.tree.users[place]
-        if consumer is not None and users == [consumer] and self.operator(consumer) is not None:
+        if consumer is not None and users == [consumer] and self.operators[consumer] is not None:
             self.apart(place, consumer, f"{self.name(consumer)} cannot be fused: {self.alone(consumer)}")
             return
         if any(self.rank[user] != _OPAQUE for user in users):
@@ -293,7 +291,7 @@ class _Fusion:
 
     def alone(self, place: int) -> str:
         """Return the reason why an operator is in no group."""
-        operator = self.operator(place)
+        operator = self.operators[place]
         assert operator is not None
         if not operator.pure:
             return "it has an effect"
@@ -318,11 +316,12 @@ class _Fusion:
             if place in ends:
                 done[node] = self.group([self.order[member] for member in ends[place]], done)
                 continue
+            done[node] = node
             children = children_outside_groups(node)
-            if any(done[child] is not child for child in children):
-                done[node] = node.with_children([done[child] for child in children])
-            else:
-                done[node] = node
+            for child in children:
+                if done[child] is not child:
+                    done[node] = node.with_children([done[part] for part in children])
+                    break
         return done[body]
 
     def group(self, nodes: list[Expr], done: dict[Expr, Expr]) -> Call:

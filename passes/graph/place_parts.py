@@ -29,6 +29,7 @@ are not changed: their linearization decides where each value is computed.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Sequence
 
@@ -124,9 +125,6 @@ class _Placement:
         self.root = root
         self.config = config
         self.ctx = ctx
-        tree = PostDominators(order, children_outside_groups)
-        self.users = {node: [order[user] for user in users] for node, users in zip(order, tree.users, strict=True)}
-        self.computed = _with_epilogues(order, tree)
         #: Values that have a place in another one.
         self.placed: set[Expr] = set()
         #: For a call that joins its arguments: the arguments that are placed.
@@ -135,6 +133,22 @@ class _Placement:
         self.borders: dict[Expr, tuple[Call, Call]] = {}
         #: For a value inside of padding: the padding.
         self.around: dict[Expr, Call] = {}
+
+    # Most graphs join and pad nothing large.
+
+    @functools.cached_property
+    def tree(self) -> PostDominators:
+        """The post-dominators of the expressions."""
+        return PostDominators(self.order, children_outside_groups)
+
+    @functools.cached_property
+    def computed(self) -> set[Expr]:
+        """The values that kernels of operators other than elementwise ones compute."""
+        return _with_epilogues(self.order, self.tree)
+
+    def users(self, part: Expr) -> list[Expr]:
+        """Return the expressions that use ``part``."""
+        return [self.order[user] for user in self.tree.users[self.tree.index[part]]]
 
     @property
     def found(self) -> bool:
@@ -152,6 +166,8 @@ class _Placement:
     def join(self, call: Call) -> None:
         """Place the arguments that ``call`` joins, if it joins any and placing them saves copies."""
         assert isinstance(call.op, Operator)
+        if type(call.op).places is Operator.places:
+            return
         if not isinstance(call.type, TensorType) or not all(isinstance(arg.type, TensorType) for arg in call.args):
             return
         places = call.op.places([arg.tensor_type for arg in call.args], call.attrs)
@@ -221,7 +237,7 @@ class _Placement:
             return "it is a result of the function itself"
         if part in self.placed or sum(arg is part for arg in whole.args) > 1:
             return "it would have to lie in two places in memory"
-        if any(type(user) is not Call or not isinstance(user.op, Operator) for user in self.users[part]):
+        if any(type(user) is not Call or not isinstance(user.op, Operator) for user in self.users(part)):
             return "a tuple, a function call or control flow uses it as well"
         if not all(isinstance(begin, int) for begin in place):
             return "its offset depends on symbolic dimensions"
@@ -240,7 +256,7 @@ class _Placement:
     def is_written(self, part: Expr) -> bool:
         """Return whether a value is stored in memory in any case: it has several users, its own parts are placed in it,
         or it is not an elementwise formula."""
-        return part in self.wholes or part in self.computed or len(self.users[part]) > 1
+        return part in self.wholes or part in self.computed or len(self.users(part)) > 1
 
     def bytes(self, found: TensorType) -> int:
         return self.number(found.shape) * found.dtype.bytes

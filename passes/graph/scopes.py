@@ -69,6 +69,8 @@ def find_scopes(
         top: the scope of ``body``.
         move: may move expressions outwards, together with the operands that only they use.
     """
+    if move is _stay and not {If, Function} & {*map(type, order)}:
+        return dict.fromkeys(order, top), {}
     scopes: dict[Expr, Scope] = {body: top}
     opened: dict[Expr, list[Scope]] = {}
     for node in reversed(order):  # users before their operands
@@ -130,6 +132,8 @@ class Unchanging:
 
 def loop_functions(order: Sequence[Expr]) -> set[Expr | None]:
     """Return the bodies and conditions of loops, except those that several loops share."""
+    if Loop not in map(type, order):
+        return set()
     uses: dict[Expr, int] = {}
     for node in order:
         if not isinstance(node, (Function, Var)):

@@ -129,14 +129,13 @@ def children_outside_groups(node: Expr) -> tuple[Expr, ...]:
     return () if isinstance(node, Function) and node.attrs.get(PRIMITIVE) else node.children
 
 
-def has_control_flow(order: Iterable[Expr]) -> bool:
+def has_control_flow(order: Sequence[Expr]) -> bool:
     """Return whether ``order``, walked by :func:`children_outside_groups`, holds branches, loops, lets or calls of
     functions: then the linearization decides where each value is computed."""
-    return any(isinstance(node, (If, Loop, Let)) or _is_inner_function(node) for node in order)
-
-
-def _is_inner_function(node: Expr) -> bool:
-    return isinstance(node, Function) and not is_primitive(node)
+    kinds = {*map(type, order)}
+    if kinds.isdisjoint((If, Loop, Let)):
+        return Function in kinds and any(type(node) is Function and not is_primitive(node) for node in order)
+    return True
 
 
 def is_operator_call(node: Expr) -> bool:
