@@ -134,7 +134,7 @@ def _simplified_formula(formula: _Formula) -> Dim:
     assert isinstance(dim, Expr)
     waiting: list[Expr] = [dim]
     for _ in range(MOST_TERMS):
-        waiting += _parts(waiting.pop())
+        waiting += waiting.pop().parts()
         if not waiting:
             break
     else:
@@ -157,17 +157,6 @@ class DimTable:
                 self._known.add(var)
                 self._analyzer.bind_nonnegative(var)
         return self._analyzer.canonical(dim)
-
-
-def _parts(expr: Expr) -> list[Expr]:
-    """Return the direct operands of ``expr``."""
-    found: list[Expr] = []
-    for name, role in expr.node_fields:
-        if role == "child":
-            found.append(getattr(expr, name))
-        elif role == "children":
-            found += getattr(expr, name)
-    return found
 
 
 def dim_equal(a: Dim, b: Dim) -> bool:

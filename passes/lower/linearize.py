@@ -45,7 +45,9 @@ def linearize(function: Function, mod: IRModule) -> Program:
     """
     constants = model_constants(function, mod)
     # Below opt_level 1 nothing has inlined functions that have names.
-    body = rewrite_graph(function.body, identity, lambda value: isinstance(value, (Function, GlobalVar)))
+    body = function.body
+    if Let in map(type, post_order(function)):
+        body = rewrite_graph(body, identity, lambda value: isinstance(value, (Function, GlobalVar)))
     linearizer = _Linearizer(mod, constants)
     inputs: list[Value] = []
     environment: dict[Expr, Meaning] = {}
@@ -83,11 +85,12 @@ def model_constants(function: Function, mod: IRModule) -> list[Constant]:
         order = post_order(pending.pop(0))
         numbers = _numbers(order, mod)
         for node in order:
-            named = node.op if isinstance(node, Call) else node  # a loop's body may be a function of the module too
-            if isinstance(node, Constant):
+            if type(node) is Constant:
                 if node not in numbers:
                     found[node] = None
-            elif isinstance(named, GlobalVar) and named not in seen:
+                continue
+            named = node.op if type(node) is Call else node  # a loop's body may be a function of the module too
+            if type(named) is GlobalVar and named not in seen:
                 seen.add(named)
                 callee = mod[named]
                 if isinstance(callee, Function):
@@ -99,9 +102,10 @@ def _numbers(order: Sequence[Expr], mod: IRModule) -> set[Expr]:
     """Return the constants that are used only as integers passed to kernels."""
     found: set[Expr] = set()
     for node in order:
-        callee = mod[node.op] if isinstance(node, Call) and isinstance(node.op, GlobalVar) else None
-        if isinstance(callee, PrimFunc) and isinstance(node, Call):
-            found.update(node.args[len(node.args) - passed_numbers(callee) :])
+        if type(node) is Call and type(node.op) is GlobalVar:
+            callee = mod[node.op]
+            if isinstance(callee, PrimFunc) and (count := passed_numbers(callee)):
+                found.update(node.args[len(node.args) - count :])
     if found:
         found -= {order[-1]}
         for node in order:
@@ -113,14 +117,14 @@ def _numbers(order: Sequence[Expr], mod: IRModule) -> set[Expr]:
 
 def _now(node: Expr) -> Iterable[Expr]:
     """Return the operands to compute before ``node``; branches and loop bodies are emitted later, into own lists."""
+    if type(node) is Call:
+        return node.args
     if isinstance(node, If):
         return (node.condition,)
     if isinstance(node, Loop):
         return (node.trip_count, *node.initial, *node.collect)
     if isinstance(node, Let):
         return (node.value, node.var, node.body)
-    if isinstance(node, Call):
-        return node.args
     return () if isinstance(node, Function) else node.children
 
 

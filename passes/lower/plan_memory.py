@@ -86,6 +86,9 @@ class PlanMemory(ModulePass):
         return IRModule(functions)
 
 
+_ZERO = as_expr(0)
+
+
 def _walk(body: Sequence[Instruction]) -> Iterator[Instruction]:
     for instruction in body:
         yield instruction
@@ -360,7 +363,7 @@ class _Emitter:
     def _address(self, value: Value, row: Expr | None = None) -> Expr:
         """Return the address of a value, or of its row ``row``."""
         value = value.viewed
-        begin: list[Expr] = [as_expr(0)] * value.type.ndim
+        begin: list[Expr] = [_ZERO] * value.type.ndim
         owner = value
         while owner.whole is not None:
             begin = [index + first for index, first in zip(begin, owner.begin, strict=True)]
@@ -371,8 +374,9 @@ class _Emitter:
             return address_of(self._buffer(owner), *begin)
         offset = self._offset(owner)
         for axis, index in enumerate(begin):
-            stride = product(owner.type.shape[axis + 1 :]) * owner.type.dtype.bytes
-            offset = offset + index * stride
+            if index is not _ZERO:
+                stride = product(owner.type.shape[axis + 1 :]) * owner.type.dtype.bytes
+                offset = offset + index * stride
         return address_of(self.arena, offset)
 
     def _load(self, value: Value) -> Expr:
