@@ -413,9 +413,10 @@ def create_prim_func(
     params: list[Buffer | Var] = [tensor.buffer for tensor in inputs]
     params.extend(buffers[tensor.buffer] for tensor in outputs)
     dims: dict[Var, None] = {}
-    for param in list(params):
+    for param in params:
         for extent in param.shape if isinstance(param, Buffer) else ():
-            dims.update(dict.fromkeys(free_vars(extent)))
+            if type(extent) is not IntImm:
+                dims.update(dict.fromkeys(free_vars(extent)))
     if written or not variables.used <= variables.defined | dims.keys():
         dims.update(dict.fromkeys(free_vars(body)))  # those that only a formula mentions
     return PrimFunc(name, (*params, *dims), body, {**(attrs or {}), NUM_OUTPUTS: len(outputs)})

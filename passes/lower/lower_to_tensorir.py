@@ -20,6 +20,7 @@ Groups that only give a tensor another shape stay in the graph, as views of its 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from tilewright.graphir.expr import Call, Expr, Function, GlobalVar, Var
 from tilewright.graphir.keys import IN_PLACE, KIND, PRIMITIVE, ROW_PADDING, VIEW
@@ -138,16 +139,16 @@ class _Kernels:
         name = self._unique(_kernel_name(operators))
         key = GlobalVar(name, found)
         made = assemble(group, name) if IN_PLACE in group.attrs else lower_primitive(group, name)
+        attrs: dict[str, Any] = {}
         if strides is not None:
             made = with_strides(made, strides)
             if ROW_PADDING in group.attrs:
-                made = made.with_attr(ROW_PADDING, group.attrs[ROW_PADDING])
+                attrs[ROW_PADDING] = group.attrs[ROW_PADDING]
         elif overwritten := find_overwrites(made):
-            made = made.with_attr(OVERWRITES, overwritten)
-        for setting, value in group.attrs.items():
-            if setting.startswith(SCHEDULE):
-                made = made.with_attr(setting, value)
-        self.made[key] = made.with_attr(OPERATORS, operators)
+            attrs[OVERWRITES] = overwritten
+        attrs.update({setting: value for setting, value in group.attrs.items() if setting.startswith(SCHEDULE)})
+        attrs[OPERATORS] = operators
+        self.made[key] = PrimFunc(name, made.params, made.body, {**made.attrs, **attrs})
         candidates.append((group, strides, key))
         return key
 

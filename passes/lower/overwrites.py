@@ -7,7 +7,7 @@ property, as it computes each element of a result once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from tilewright.tensorir.expr import Buffer, BufferLoad, Expr, IntImm, Var
 from tilewright.tensorir.functor import accesses_buffers
@@ -62,25 +62,28 @@ def _blocks(stmt: Stmt) -> list[Block] | None:
     stack = [stmt]
     while stack:
         current = stack.pop()
-        if isinstance(current, For):
+        if type(current) is For:
+            if _reads(current.min) or _reads(current.extent):
+                return None
             stack.append(current.body)
-            exprs = [current.min, current.extent]
-        elif isinstance(current, Block):
+        elif type(current) is Block:
             found.append(current)
-            exprs = [item.value for item in current.iters]
-            exprs += [] if current.predicate is None else [current.predicate]
-        elif isinstance(current, SeqStmt):
+            for item in current.iters:
+                if type(item.value) is not Var and _reads(item.value):
+                    return None
+            if current.predicate is not None and _reads(current.predicate):
+                return None
+        elif type(current) is SeqStmt:
             stack.extend(reversed(current.stmts))
-            continue
-        elif isinstance(current, Allocate):
+        elif type(current) is Allocate:
             stack.append(current.body)
-            continue
         else:
             return None
-        for expr in exprs:
-            if type(expr) is not IntImm and type(expr) is not Var and accesses_buffers(expr):
-                return None
     return found
+
+
+def _reads(expr: Expr) -> bool:
+    return type(expr) is not IntImm and accesses_buffers(expr)
 
 
 def _fits(buffer: Buffer, result: Buffer) -> bool:
@@ -97,21 +100,22 @@ def _is_pointwise(block: Block, buffer: Buffer) -> bool:
     variables."""
     if block.init is not None or block.predicate is not None or not isinstance(block.body, BufferStore):
         return False
-    spans = all(_equal(item.extent, extent) for item, extent in zip(block.iters, buffer.shape, strict=False))
-    spatial = all(item.kind == "spatial" for item in block.iters)
-    return spans and spatial and _is_place(block.body.indices, block, buffer)
-
-
-def _is_place(indices: Iterable[Expr], block: Block, buffer: Buffer) -> bool:
-    """Return whether indices are the variables of a block, in order; 0 also counts along a dimension of one element."""
-    variables = [item.var for item in block.iters]
-    places = list(indices)
-    if len(places) != len(variables) or len(buffer.shape) != len(variables):
+    if not _is_place(block.body.indices, block, buffer):
         return False
-    return all(
-        index is var or (_is_zero(index) and isinstance(extent, IntImm) and extent.value == 1)
-        for index, var, extent in zip(places, variables, buffer.shape, strict=True)
-    )
+    for item, extent in zip(block.iters, buffer.shape, strict=True):
+        if item.kind != "spatial" or not _equal(item.extent, extent):
+            return False
+    return True
+
+
+def _is_place(indices: Sequence[Expr], block: Block, buffer: Buffer) -> bool:
+    """Return whether indices are the variables of a block, in order; 0 also counts along a dimension of one element."""
+    if not len(indices) == len(buffer.shape) == len(block.iters):
+        return False
+    for index, item, extent in zip(indices, block.iters, buffer.shape, strict=True):
+        if index is not item.var and not (_is_zero(index) and isinstance(extent, IntImm) and extent.value == 1):
+            return False
+    return True
 
 
 def _is_zero(index: Expr | Var) -> bool:
