@@ -31,12 +31,11 @@ from tilewright.graphir.op import Operator, get_operator
 from tilewright.graphir.printer import summary
 from tilewright.graphir.traits import LayoutChoice
 from tilewright.graphir.types import TensorType
-from tilewright.graphir.visitor import post_order
 from tilewright.passes.base import FunctionPass
 from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import function_pass
 from tilewright.passes.graph.scopes import Unchanging
-from tilewright.passes.graph.walk import children_outside_groups, is_primitive, place
+from tilewright.passes.graph.walk import children_outside_groups, is_primitive, order_outside_groups, place
 from tilewright.passes.properties import BLOCKED_LAYOUTS, FOLDED, PLAIN_LAYOUTS, TYPED, UNGROUPED
 from tilewright.passes.registry import register_pass
 from tilewright.tensorir.target import Target
@@ -55,7 +54,7 @@ class AlterOpLayout(FunctionPass):
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
         """Return ``func`` with blocked layouts where operators prefer them."""
-        return func if is_primitive(func) else func.with_body(_Layouts(ctx).run(func.body))
+        return func if is_primitive(func) else func.with_body(_Layouts(ctx).run(func))
 
 
 class _Layouts:
@@ -68,8 +67,8 @@ class _Layouts:
         #: ``(plain layout, blocked layout, value)`` of an expression of the old graph.
         self.blocked: dict[Expr, tuple[str, str, Expr]] = {}
 
-    def run(self, body: Expr) -> Expr:
-        order = post_order(body, children_of=children_outside_groups)
+    def run(self, function: Function) -> Expr:
+        body, order = function.body, order_outside_groups(function)
         self.unchanging = Unchanging(order, body)
         for node in order:
             if type(node) is Call and isinstance(node.op, Operator) and isinstance(node.type, TensorType):

@@ -67,13 +67,17 @@ class FuseAttention(FunctionPass):
         """Return ``func`` with ``nn.attention``."""
         if is_primitive(func):
             return func
+        order = post_order(func)
+        matches = {node: found for node in order if (found := _match(node)) is not None}
+        if not matches:
+            return func
         users: dict[Expr, int] = {}
-        for node in post_order(func):
+        for node in order:
             for child in node.children:
                 users[child] = users.get(child, 0) + 1
 
         def change(old: Expr, new: Expr) -> Expr:
-            found = _match(old)
+            found = matches.get(old)
             if found is None:
                 return new
             shared = next((node for node in found.between if users[node] > 1), None)

@@ -54,6 +54,7 @@ from tilewright.passes.graph.walk import (
     identity,
     inner_constant,
     is_primitive,
+    order_outside_groups,
     rewrite_graph,
 )
 from tilewright.passes.properties import FOLDED, GROUPS, TYPED, UNGROUPED
@@ -87,18 +88,14 @@ class FuseOps(FunctionPass):
             return func
         config: FuseOpsConfig = ctx.get_config("graphir.FuseOps")
         body = func.body
-        order = _order(body)
-        if any(isinstance(node, Let) for node in order):
+        order = order_outside_groups(func)
+        if Let in map(type, order):
             body = rewrite_graph(body, identity, always)
-            order = _order(body)
+            order = post_order(body, children_of=children_outside_groups)
         scopes, _ = find_scopes_outside_loops(order, body, Scope())
         fusion = _Fusion(order, scopes, config.max_depth, ctx)
         fusion.run()
         return func.with_body(fusion.rewrite(body))
-
-
-def _order(body: Expr) -> list[Expr]:
-    return post_order(body, children_of=children_outside_groups)
 
 
 class _Fusion:
@@ -111,9 +108,7 @@ class _Fusion:
         self.ctx = ctx
         count = len(order)
         self.rank = [_rank(node) for node in order]
-        self.operators = [
-            node.op if type(node) is Call and isinstance(node.op, Operator) else None for node in order
-        ]
+        self.operators = [node.op if type(node) is Call and isinstance(node.op, Operator) else None for node in order]
         self.shape = [node.type.shape if isinstance(node.type, TensorType) else None for node in order]
         #: The scope of a group; None for one without inputs, which costs nothing to compute again.
         self.scope = [scopes[node] if node.children else None for node in order]
@@ -130,11 +125,12 @@ class _Fusion:
 
     def find(self, place: int) -> int:
         """Return the representative of the group of ``place``."""
-        root = place
-        while self.parent[root] != root:
-            root = self.parent[root]
-        while self.parent[place] != root:
-            self.parent[place], place = root, self.parent[place]
+        parent = self.parent
+        root = parent[place]
+        while parent[root] != root:
+            root = parent[root]
+        while parent[place] != root:
+            parent[place], place = root, parent[place]
         return root
 
     def run(self) -> None:

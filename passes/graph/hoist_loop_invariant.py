@@ -39,7 +39,7 @@ class HoistLoopInvariant(FunctionPass):
         """Return ``func`` without loop-invariant expressions in its loops."""
         if is_primitive(func):
             return func
-        if not any(isinstance(node, Loop) for node in post_order(func)):
+        if Loop not in map(type, post_order(func)):
             return func
         body = rewrite_graph(func.body, identity, always)
         return func.with_body(_hoist(body, ctx))

@@ -68,11 +68,14 @@ class PadRows(FunctionPass):
         if has_control_flow(order):
             return func
         config: PadRowsConfig = ctx.get_config("graphir.PadRows")
+        aliasing = [node for node in order if _is_computed(node) and _rows_alias(node.tensor_type, config)]
+        if not aliasing:
+            return func
         users: dict[Expr, list[Expr]] = {}
         for node in order:
             for child in children_outside_groups(node):
                 users.setdefault(child, []).append(node)
-        padded = {node for node in order if _is_computed(node) and _needs_padding(node, users.get(node, ()), config)}
+        padded = {node for node in aliasing if _needs_padding(node, users.get(node, ()))}
         if not padded:
             return func
 
@@ -100,16 +103,17 @@ def _is_kernel(node: Expr) -> bool:
     return type(node) is Call and (is_primitive(node.op) or isinstance(node.op, Operator)) and not in_place(node)
 
 
-def _needs_padding(node: Expr, users: Sequence[Expr], config: PadRowsConfig) -> bool:
-    """Return whether the rows of a tensor alias in a kernel that reads several of them at once, and only kernels read
-    the tensor."""
-    found = node.tensor_type
+def _rows_alias(found: TensorType, config: PadRowsConfig) -> bool:
+    """Return whether the rows of a tensor alias."""
     if found.ndim < 2 or not isinstance(found.shape[-1], int) or found.dtype.bytes > CACHE_LINE:
         return False
     size = found.shape[-1] * found.dtype.bytes
     rows = math.prod(estimate(extent, config.unknown) for extent in found.shape[:-1])
-    if size == 0 or size % config.page or rows < config.least_rows:
-        return False
+    return size > 0 and size % config.page == 0 and rows >= config.least_rows
+
+
+def _needs_padding(node: Expr, users: Sequence[Expr]) -> bool:
+    """Return whether a kernel reads several rows of a tensor at once, and only kernels read the tensor."""
     return all(_is_kernel(user) for user in users) and any(_walks_rows(user, node) for user in users)
 
 

@@ -159,8 +159,8 @@ class Rule:
         self.build = build
 
     def apply(self, node: Call) -> Expr | None:
-        """Rewrite ``node``, a call of an operator that the pattern takes, to an expression of the same type; None if the
-        rule does not apply."""
+        """Rewrite ``node``, a call of an operator that the pattern takes, to an expression of the same type; None if
+        the rule does not apply."""
         found: Match = {"self": node}
         if not self.pattern.match_rest(node, found):
             return None

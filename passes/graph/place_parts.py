@@ -42,13 +42,18 @@ from tilewright.graphir.parts import excess
 from tilewright.graphir.printer import summary
 from tilewright.graphir.structural import structural_equal
 from tilewright.graphir.types import TensorType
-from tilewright.graphir.visitor import post_order, rewrite
+from tilewright.graphir.visitor import rewrite
 from tilewright.passes.base import FunctionPass
 from tilewright.passes.config import register_config_option
 from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import function_pass
 from tilewright.passes.graph.dominators import PostDominators
-from tilewright.passes.graph.walk import children_outside_groups, has_control_flow, is_primitive
+from tilewright.passes.graph.walk import (
+    children_outside_groups,
+    has_control_flow,
+    is_primitive,
+    order_outside_groups,
+)
 from tilewright.passes.properties import FOLDED, TYPED, UNGROUPED
 from tilewright.passes.registry import register_pass
 
@@ -82,7 +87,7 @@ class PlaceParts(FunctionPass):
         """Return ``func`` with groups that state which of their arguments are computed in place."""
         if is_primitive(func):
             return func
-        order = post_order(func.body, children_of=children_outside_groups)
+        order = order_outside_groups(func)
         if has_control_flow(order):
             return func
         config: PlacePartsConfig = ctx.get_config("graphir.PlaceParts")

@@ -129,6 +129,16 @@ def children_outside_groups(node: Expr) -> tuple[Expr, ...]:
     return () if isinstance(node, Function) and node.attrs.get(PRIMITIVE) else node.children
 
 
+def order_outside_groups(function: Function) -> list[Expr]:
+    """Return the expressions below the body of ``function`` in post order; fused groups are not entered. Parameters
+    that nothing uses may be among them."""
+    whole = post_order(function)  # which is kept with the function
+    whole.pop()
+    if {*map(type, whole)}.isdisjoint((Function, If, Loop, Let)):
+        return whole
+    return post_order(function.body, children_of=children_outside_groups)
+
+
 def has_control_flow(order: Sequence[Expr]) -> bool:
     """Return whether ``order``, walked by :func:`children_outside_groups`, holds branches, loops, lets or calls of
     functions: then the linearization decides where each value is computed."""
