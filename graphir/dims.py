@@ -199,10 +199,20 @@ def shape_equal(a: Iterable[Dim], b: Iterable[Dim]) -> bool:
 
 def product(dims: Iterable[Dim]) -> Dim:
     """Return the product of dimensions (1 for none)."""
-    result: Dim = 1
+    number = 1
+    symbolic: list[Expr] = []
     for dim in dims:
-        result = result * dim
-    return simplify(result)
+        if type(dim) is int:
+            number *= dim
+        else:
+            symbolic.append(dim)  # type: ignore[arg-type]  # it is no integer
+    if not symbolic or not number:
+        return number
+    result: Expr = symbolic[0]
+    for factor in symbolic[1:]:
+        result = result * factor
+    result = result * number
+    return result if len(symbolic) == 1 and isinstance(symbolic[0], Var) else simplify(result)
 
 
 #: The assumed size of a symbolic dimension, where a choice needs a number.

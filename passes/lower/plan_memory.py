@@ -23,7 +23,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Sequence
 
-from tilewright.graphir.dims import Dim, analyzer_for, product, simplify, symbol, symbols_of
+from tilewright.graphir.dims import Dim, analyzer_for, product, symbol, symbols_of
 from tilewright.graphir.expr import Function, GlobalVar
 from tilewright.graphir.keys import SYMBOLS
 from tilewright.graphir.module import IRModule
@@ -228,7 +228,7 @@ def _overwritten(call: KernelCall, last: dict[Value, Instruction]) -> Value | No
 def _bytes(value: Value) -> Dim:
     """Return the bytes of memory of a value, with its row padding."""
     *outer, last = value.type.shape or (1,)
-    return simplify(product([*outer, last + value.row_padding]) * value.type.dtype.bytes)
+    return product([*outer, last + value.row_padding, value.type.dtype.bytes])
 
 
 class _Emitter:
