@@ -251,8 +251,8 @@ def has_symbols(value: Any) -> bool:
         return not isinstance(value, IntImm)
     if isinstance(value, tuple):
         return any(map(has_symbols, value))
-    fields = getattr(value, "__dataclass_fields__", ())
-    return any(has_symbols(getattr(value, name)) for name in fields)
+    fields = getattr(value, "__dataclass_fields__", None)
+    return fields is not None and any(has_symbols(getattr(value, name)) for name in fields)
 
 
 def symbols_of(dims: Iterable[Dim]) -> list[Var]:

@@ -13,7 +13,7 @@ import builtins
 import dataclasses
 import inspect
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import FunctionType
 from typing import Any
 
@@ -104,6 +104,7 @@ class Tensor:
     annotations: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     extra_buffers: tuple[Buffer, ...] = ()
     needed: Expr | None = None
+    loads: Sequence[BufferLoad] = ()  # those of the formula
 
     @property
     def name(self) -> str:
@@ -164,8 +165,8 @@ def compute(
     Raises:
         TypeError: the formula takes another number of indices, or gives something else.
     """
-    extents = tuple(as_expr(extent) for extent in shape)
-    axes = tuple(Var(f"v{index_name}") for index_name in _index_names(formula, len(extents)))
+    extents = tuple([as_expr(extent) for extent in shape])
+    axes = tuple([Var(f"v{index_name}") for index_name in _index_names(formula, len(extents))])
     body = formula(*axes)
     if not isinstance(body, Reduction):
         body = as_expr(body)
@@ -173,7 +174,8 @@ def compute(
         # Over no values: a block that never runs would not store the start value. There are no steps to leave out.
         body, needed = body.identities[body.result], None
     sources = body.sources if isinstance(body, Reduction) else (body,)
-    inputs = _tensors_read(sources, frozenset(), f"{name}: the formula")
+    loads = _loads(sources, frozenset())
+    inputs = _tensors_read(loads, f"{name}: the formula")
     extra: tuple[Buffer, ...] = ()
     if isinstance(body, Reduction):
         dtype = body.sources[body.result].dtype
@@ -186,7 +188,7 @@ def compute(
         dtype = body.dtype
     condition = None if needed is None else as_expr(needed(*axes))
     buffer = Buffer(name, extents, dtype, "arena")
-    return Tensor(buffer, axes, body, inputs, dict(annotations or {}), extra, condition)
+    return Tensor(buffer, axes, body, inputs, dict(annotations or {}), extra, condition, loads)
 
 
 def extern(
@@ -212,21 +214,25 @@ def extern(
         buffers.append(Buffer(numbered, tuple(as_expr(extent) for extent in shape), as_dtype(dtype), "arena"))
     stmt = loops(list(buffers))
     own = {node.buffer for node in walk_statements(stmt) if isinstance(node, Allocate)}
-    inputs = _tensors_read((stmt,), own.union(buffers), f"{name}: the loops")
+    inputs = _tensors_read(_loads((stmt,), own.union(buffers)), f"{name}: the loops")
     body = Extern(tuple(buffers), stmt)
     return [Tensor(buffer, (), body, inputs) for buffer in buffers]
 
 
-def _tensors_read(roots: Iterable[Node], own: Set[Buffer], reader: str) -> tuple[Tensor, ...]:
-    """The tensors whose elements are loaded in ``roots``, in order; loads of ``own`` buffers do not count."""
+def _loads(roots: Iterable[Node], own: Collection[Buffer]) -> list[BufferLoad]:
+    """The loads in ``roots``, in order, but those of ``own`` buffers."""
+    nodes = [node for root in roots for node in walk_to(root, LOADS)]
+    return [node for node in nodes if type(node) is BufferLoad and node.buffer not in own]
+
+
+def _tensors_read(loads: Iterable[BufferLoad], reader: str) -> tuple[Tensor, ...]:
+    """The tensors whose elements are loaded, in order."""
     found: dict[Tensor, None] = {}
-    for root in roots:
-        for node in walk_to(root, LOADS):
-            if isinstance(node, BufferLoad) and node.buffer not in own:
-                tensor = _tensor_of.get(node.buffer)
-                if tensor is None:
-                    raise ArgumentTypeError(f"{reader} reads {node.buffer.name}, which is not a tensor")
-                found[tensor] = None
+    for load in loads:
+        tensor = _tensor_of.get(load.buffer)
+        if tensor is None:
+            raise ArgumentTypeError(f"{reader} reads {load.buffer.name}, which is not a tensor")
+        found[tensor] = None
     return tuple(found)
 
 
@@ -325,22 +331,21 @@ def _block(
         assert isinstance(body, Expr)
         targets = [result]
         update = BufferStore(result, body, place)
+    loads = tensor.loads if init is None else None  # the step of a reduction may read its values in another order
     if renamed or builtins.any(read.buffer in buffers for read in tensor.inputs):
-        update = substitute(update, renamed, buffers)
+        update, loads = substitute(update, renamed, buffers), None
         init = None if init is None else substitute(init, renamed, buffers)
     point = tuple([Range(index, _ONE) for index in place])
-    #: By the addresses of their indices. Most operators read the element that they compute.
-    points = {tuple(map(id, place)): point}
+    points = {tuple(map(id, place)): point}  # by the addresses of indices: most read the element that they compute
     reads: dict[tuple[Buffer, tuple[int, ...]], BufferRegion] = {}
-    for node in walk_to(update, LOADS):
-        if type(node) is BufferLoad and node.buffer not in targets:
-            addresses = tuple(map(id, node.indices))
-            key = (node.buffer, addresses)
-            if key not in reads:
-                ranges = points.get(addresses)
-                if ranges is None:
-                    ranges = points[addresses] = tuple([Range(index, _ONE) for index in node.indices])
-                reads[key] = BufferRegion(node.buffer, ranges)
+    for load in _loads((update,), targets) if loads is None else loads:
+        addresses = tuple(map(id, load.indices))
+        key = (load.buffer, addresses)
+        if key not in reads:
+            ranges = points.get(addresses)
+            if ranges is None:
+                ranges = points[addresses] = tuple([Range(index, _ONE) for index in load.indices])
+            reads[key] = BufferRegion(load.buffer, ranges)
     used.update([leaf for leaf in leaves(update) if type(leaf) is Var])
     writes = tuple([BufferRegion(target, point) for target in targets])
     needed = None if tensor.needed is None else substitute(tensor.needed, renamed)

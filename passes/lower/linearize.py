@@ -103,8 +103,8 @@ def _numbers(order: Sequence[Expr], mod: IRModule) -> set[Expr]:
     found: set[Expr] = set()
     for node in order:
         if type(node) is Call and type(node.op) is GlobalVar:
-            callee = mod[node.op]
-            if isinstance(callee, PrimFunc) and (count := passed_numbers(callee)):
+            called = mod[node.op]
+            if isinstance(called, PrimFunc) and (count := passed_numbers(called)):
                 found.update(node.args[len(node.args) - count :])
     if found:
         found -= {order[-1]}

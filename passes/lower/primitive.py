@@ -90,7 +90,9 @@ def lower_primitive(function: Function, name: str) -> PrimFunc:
         if call.op.compute is None:  # type: ignore[union-attr]  # it is an operator
             body = decompose(body, owners)
             break
-    numbers = {call: number for number, call in enumerate(calls)} if TRACING.callers else {}
+    numbers: dict[Expr, int] = {}
+    if TRACING.callers:
+        numbers.update({call: number for number, call in enumerate(calls)})
     values: dict[Expr, Value] = {}
     sources: dict[Tensor, int] = {}
     inputs: list[Tensor] = []
