@@ -35,7 +35,7 @@ from tilewright.tensorir.unique_names import unique_name
 
 
 class _Shared:
-    """What the versions of a function share: the results of analyzers about them, made when the first is needed."""
+    """The results of analyzers about the versions of a function, which share them; made when the first is needed."""
 
     def __init__(self, func: PrimFunc) -> None:
         self._func = func
