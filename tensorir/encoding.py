@@ -100,26 +100,25 @@ def encode(func: PrimFunc) -> Encoded:
     names: list[str] = []
     stack: list[Node] = [func]
     while stack:
-        node = stack[-1]
+        node = stack.pop()
         place = numbers.get(node)
         if place is not None and place != _ENTERED:
-            stack.pop()
             continue
         written = _WRITTEN.get(type(node))
         if written is None:
             raise EncodingError(f"expected nodes that Tilewright defines, found a {type(node).__name__}: {node!s}")
-        needed, record_of = written
-        if place is None:
+        needed, record_of, is_named = written
+        if place is None and needed is not None:
             missing = [part for part in needed(node) if part not in numbers]
             if missing:
                 numbers[node] = _ENTERED
-                stack.extend(missing[::-1])
+                stack.append(node)
+                stack += missing[::-1]
                 continue
-        stack.pop()
         record = record_of(node, numbers)
         number = len(records)
-        if isinstance(node, _NAMED):
-            names.append(node.name)
+        if is_named:
+            names.append(node.name)  # type: ignore[attr-defined]
         else:
             number = known.setdefault(record, number)
         numbers[node] = number
@@ -220,8 +219,9 @@ def _mapping(text: str, made: list[Any]) -> Mapping[str, Any]:
     return found
 
 
-#: Two functions of a node: the nodes whose records must come before its own, and its record.
-_Written = tuple[Callable[[Any], tuple[Node, ...]], Callable[[Any, Mapping[Node, int]], tuple[Any, ...]]]
+#: Of the nodes of a class: a function for the nodes whose records must come before that of a node (None: it
+#: has no parts), one for its record, and whether it has a name.
+_Written = tuple[Callable[[Any], tuple[Node, ...]] | None, Callable[[Any, Mapping[Node, int]], tuple[Any, ...]], bool]
 _Read = Callable[[list[Any], list[Any], Iterator[str]], Any]
 
 
@@ -265,7 +265,7 @@ def _derived_functions(number: int, cls: Any) -> tuple[_Written, _Read]:
     ]
     namespace: dict[str, Any] = {**globals(), "cls": cls}
     exec("\n".join(lines), namespace)
-    return (namespace["needed"], namespace["record_of"]), namespace["read"]
+    return (namespace["needed"] if needed else None, namespace["record_of"], cls in _NAMED), namespace["read"]
 
 
 _DERIVED = [_derived_functions(number, cls) for number, cls in enumerate(_CLASSES)]
