@@ -221,6 +221,10 @@ class BufferLoad(PureExpr):
         stored = self.buffer.dtype
         _set(self, "dtype", stored if lanes == stored.lanes else stored.with_lanes(lanes))
 
+    def with_indices(self, indices: tuple[Expr, ...]) -> BufferLoad:
+        """The same load at other indices, which have the same types as those before."""
+        return BufferLoad(self.buffer, indices, self.predicate)
+
 
 #: Intrinsics with types of results and of arguments that have passed the check.
 _CALL_TYPES: set[tuple[str | DataType, ...]] = set()

@@ -117,16 +117,16 @@ _set = object.__setattr__
 def node(cls: type[T]) -> type[T]:
     """Class decorator: declares ``cls`` as a node (a frozen, slotted dataclass with identity semantics).
 
-    A method ``with_body``, which returns the node with another body, is replaced by one that copies the other fields:
-    those have been checked.
+    A method of :data:`_COPIERS`, which returns the node with other values of some fields, is replaced by one that
+    copies the other fields: those have been checked.
     """
     made = dataclasses.dataclass(frozen=True, slots=True, eq=False, repr=False)(cls)
     made.node_fields = declared_fields(made)  # type: ignore[attr-defined]
     opened = _opened(made)
-    copies = hasattr(made, "with_body")
-    if copies:
-        made.with_body = _with_body(made, opened)  # type: ignore[attr-defined]
-    made.parts, made.rebuild = _derived_functions(made, copies)  # type: ignore[attr-defined]
+    for name, given in _COPIERS.items():
+        if hasattr(made, name):
+            setattr(made, name, _copier(made, opened, name, given))
+    made.parts, made.rebuild = _derived_functions(made, hasattr(made, "with_body"))  # type: ignore[attr-defined]
     made.__new__ = _constructor(made, opened)  # type: ignore[method-assign]
     made.__init__ = object.__init__  # type: ignore[method-assign]
     return made
@@ -177,17 +177,31 @@ def _opened(cls: Any) -> Any:
     return type(cls)(cls.__name__, (cls,), {**plain, "__module__": cls.__module__})
 
 
-def _with_body(cls: Any, opened: Any) -> Callable[..., Any]:
-    """Return the method that copies a node but for its body, by fields that are set as in :func:`_constructor`. The
+#: The methods that copy a node but for some fields, and these. What is given has the types of what it replaces.
+_COPIERS = {"with_body": ("body",), "with_operands": ("value", "indices"), "with_indices": ("indices",)}
+
+
+def _copier(cls: Any, opened: Any, name: str, given: tuple[str, ...]) -> Callable[..., Any]:
+    """Return the method of :data:`_COPIERS` with that name, by fields that are set as in :func:`_constructor`. The
     declared method has the constructor refuse what is no body."""
     types = {field.name: str(field.type) for field in dataclasses.fields(cls)}
-    declared = cls.with_body
-    namespace = {"cls": cls, "kind": declared.__globals__[types["body"]], "make": object.__new__, "opened": opened}
-    lines = ["    if body is self.body: return self", "    if not isinstance(body, kind): return declared(self, body)"]
+    declared = getattr(cls, name)
+    namespace = {"cls": cls, "make": object.__new__, "opened": opened, "lookup": NODES.get, "unique": unique}
+    lines = []
+    if name == "with_body":
+        namespace |= {"kind": declared.__globals__[types["body"]], "declared": declared}
+        lines += [
+            "    if body is self.body: return self",
+            "    if not isinstance(body, kind): return declared(self, body)",
+        ]
+    values = {field: field if field in given else f"self.{field}" for field in types}
+    if cls.hash_consed:
+        lines.append(f"    key = (cls, {', '.join([values[field] for field, _ in cls.node_fields])})")
+        lines += ["    found = lookup(key)", "    if found is not None: return found"]
     lines += ["    made = make(opened)", "    made._leaves = None"]
-    lines += [f"    made.{name} = {'body' if name == 'body' else f'self.{name}'}" for name in types]
-    lines += ["    made.__class__ = cls", "    return made"]
-    return written(cls, "with_body", ["self", "body"], lines, {**namespace, "declared": declared})
+    lines += [f"    made.{field} = {value}" for field, value in values.items()]
+    lines += ["    made.__class__ = cls", f"    return {'unique(made, key)' if cls.hash_consed else 'made'}"]
+    return written(cls, name, ["self", *given], lines, namespace)
 
 
 #: The call by which a mutator rewrites the value of a field, by the field's role.

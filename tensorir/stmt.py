@@ -93,6 +93,10 @@ class BufferStore(Stmt):
                 f"store to {self.buffer.name}: expected {expected!s}, found {self.value.dtype!s}: {self.value!s}"
             )
 
+    def with_operands(self, value: Expr, indices: tuple[Expr, ...]) -> BufferStore:
+        """The same store of another value at other indices, which have the same types as those before."""
+        return BufferStore(self.buffer, value, indices, self.predicate)
+
 
 @node
 class SeqStmt(Stmt):

@@ -14,6 +14,7 @@ picks its own.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from tilewright.passes.tensor.scoped import ScopedMutator
@@ -133,7 +134,8 @@ class FoldingCopier(ScopedMutator):
             return None
         if stored[0] is store.value and indices[0] is store.indices[0] and buffer is store.buffer:
             return [store] * len(values)  # they do not depend on numbers
-        made: list[Stmt] = [BufferStore(buffer, value, (index,)) for value, index in zip(stored, indices, strict=True)]
+        copy: Callable[..., Stmt] = store.with_operands if buffer is store.buffer else partial(BufferStore, buffer)
+        made = [copy(value, (index,)) for value, index in zip(stored, indices, strict=True)]
         if TRACING.callers:
             for each in made:
                 inherit(each, store)
@@ -237,8 +239,8 @@ class FoldingCopier(ScopedMutator):
         columns = [self._spread(part, names) for part in parts]
         if type(expr) is BinaryOp:
             return [self._binary(expr, a, b) for a, b in zip(*columns, strict=True)]
-        if type(expr) is BufferLoad and len(parts) == 1:
-            return [BufferLoad(expr.buffer, (index,)) for index in columns[0]]
+        if type(expr) is BufferLoad and expr.predicate is None:
+            return [expr.with_indices(indices) for indices in zip(*columns, strict=True)]
         if type(expr) is Broadcast:
             return [Broadcast(value, expr.lanes) for value in columns[0]]
         if type(expr) is Ramp:

@@ -150,3 +150,13 @@ def test_a_loop_with_another_body_keeps_all_else() -> None:
     assert type(made) is ti.For and made.body is second
     assert all(getattr(made, name) is getattr(loop, name) for name, _ in loop.node_fields if name != "body")
     assert loop.with_body(first) is loop
+
+
+def test_a_copied_access_is_the_one_that_its_constructor_makes() -> None:
+    x = ti.Buffer("x", (8,), FLOAT32)
+    store = ti.BufferStore(x, ti.BufferLoad(x, (I,)), (I,))
+    value = ti.BufferLoad(x, (I,)).with_indices((I + 1,))
+    assert value is ti.BufferLoad(x, (I + 1,)) and value.dtype is FLOAT32
+    made = store.with_operands(value, (I + 2,))
+    assert type(made) is ti.BufferStore
+    assert (made.buffer, made.value, made.indices, made.predicate) == (x, value, (I + 2,), None)
