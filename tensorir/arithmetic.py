@@ -242,6 +242,10 @@ class BinaryOp(PureExpr):
         _BINARY_TYPES.add((self.op, a))
         _set(self, "dtype", a)
 
+    def with_operands(self, a: Expr, b: Expr) -> BinaryOp:
+        """The same operation on other operands, of the same type as those before; nothing is folded."""
+        return BinaryOp(self.op, a, b)
+
 
 @node
 class UnaryOp(PureExpr):
@@ -308,6 +312,10 @@ class Broadcast(PureExpr):
         if self.lanes < 2:
             raise ArgumentValueError(f"broadcast: expected at least 2 lanes, found {self.lanes}")
         _set(self, "dtype", self.value.dtype.with_lanes(self.lanes))
+
+    def with_operands(self, value: Expr) -> Broadcast:
+        """A vector of as many copies of another scalar, of the same type as the one before."""
+        return Broadcast(value, self.lanes)
 
 
 def binary(op: str, a: object, b: object) -> Expr:

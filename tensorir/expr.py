@@ -221,7 +221,7 @@ class BufferLoad(PureExpr):
         stored = self.buffer.dtype
         _set(self, "dtype", stored if lanes == stored.lanes else stored.with_lanes(lanes))
 
-    def with_indices(self, indices: tuple[Expr, ...]) -> BufferLoad:
+    def with_operands(self, indices: tuple[Expr, ...]) -> BufferLoad:
         """The same load at other indices, which have the same types as those before."""
         return BufferLoad(self.buffer, indices, self.predicate)
 
@@ -284,6 +284,10 @@ class Ramp(PureExpr):
         if self.lanes < 2:
             raise ArgumentValueError(f"ramp: expected at least 2 lanes, found {self.lanes}")
         _set(self, "dtype", self.base.dtype.with_lanes(self.lanes))
+
+    def with_operands(self, base: Expr, stride: Expr) -> Ramp:
+        """The ramp of as many lanes from another base by another stride, of the same type as those before."""
+        return Ramp(base, stride, self.lanes)
 
 
 def as_indices(indices: Any, dtype: DataType | None = None) -> tuple[Expr, ...]:

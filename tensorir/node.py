@@ -123,9 +123,9 @@ def node(cls: type[T]) -> type[T]:
     made = dataclasses.dataclass(frozen=True, slots=True, eq=False, repr=False)(cls)
     made.node_fields = declared_fields(made)  # type: ignore[attr-defined]
     opened = _opened(made)
-    for name, given in _COPIERS.items():
+    for name in _COPIERS:
         if hasattr(made, name):
-            setattr(made, name, _copier(made, opened, name, given))
+            setattr(made, name, _copier(made, opened, name))
     made.parts, made.rebuild = _derived_functions(made, hasattr(made, "with_body"))  # type: ignore[attr-defined]
     made.__new__ = _constructor(made, opened)  # type: ignore[method-assign]
     made.__init__ = object.__init__  # type: ignore[method-assign]
@@ -177,15 +177,16 @@ def _opened(cls: Any) -> Any:
     return type(cls)(cls.__name__, (cls,), {**plain, "__module__": cls.__module__})
 
 
-#: The methods that copy a node but for some fields, and these. What is given has the types of what it replaces.
-_COPIERS = {"with_body": ("body",), "with_operands": ("value", "indices"), "with_indices": ("indices",)}
+#: The methods that copy a node but for the fields that they take, whose values have the types of those before.
+_COPIERS = ("with_body", "with_operands")
 
 
-def _copier(cls: Any, opened: Any, name: str, given: tuple[str, ...]) -> Callable[..., Any]:
+def _copier(cls: Any, opened: Any, name: str) -> Callable[..., Any]:
     """Return the method of :data:`_COPIERS` with that name, by fields that are set as in :func:`_constructor`. The
     declared method has the constructor refuse what is no body."""
     types = {field.name: str(field.type) for field in dataclasses.fields(cls)}
     declared = getattr(cls, name)
+    given = [field for field in declared.__annotations__ if field != "return"]
     namespace = {"cls": cls, "make": object.__new__, "opened": opened, "lookup": NODES.get, "unique": unique}
     lines = []
     if name == "with_body":

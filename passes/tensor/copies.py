@@ -238,13 +238,13 @@ class FoldingCopier(ScopedMutator):
         parts = expr.parts()
         columns = [self._spread(part, names) for part in parts]
         if type(expr) is BinaryOp:
-            return [self._binary(expr, a, b) for a, b in zip(*columns, strict=True)]
+            return self._operations(expr, *columns)
         if type(expr) is BufferLoad and expr.predicate is None:
-            return [expr.with_indices(indices) for indices in zip(*columns, strict=True)]
+            return [expr.with_operands(indices) for indices in zip(*columns, strict=True)]
         if type(expr) is Broadcast:
-            return [Broadcast(value, expr.lanes) for value in columns[0]]
+            return [expr.with_operands(value) for value in columns[0]]
         if type(expr) is Ramp:
-            return [Ramp(base, stride, expr.lanes) for base, stride in zip(*columns, strict=True)]
+            return [expr.with_operands(base, stride) for base, stride in zip(*columns, strict=True)]
         if type(expr) is Select:
             return [_selected(*choice) for choice in zip(*columns, strict=True)]
         made: list[Expr] = []
@@ -378,12 +378,19 @@ class FoldingCopier(ScopedMutator):
         return self.values.get(var, var)  # type: ignore[no-any-return]
 
     def mutate_BinaryOp(self, op: BinaryOp) -> Expr:
-        return self._binary(op, self.mutate(op.a), self.mutate(op.b))
+        return self._operations(op, [self.mutate(op.a)], [self.mutate(op.b)])[0]
+
+    def _operations(self, op: BinaryOp, left: list[Expr], right: list[Expr]) -> list[Expr]:
+        """Build the copies of an operation from those of its operands."""
+        pairs = zip(left, right, strict=True)
+        if op.dtype.lanes == 1 or op.dtype.is_bool:
+            return [self._binary(op, a, b) for a, b in pairs]
+        return [  # of other vectors, broadcasts alone may be folded
+            self._binary(op, a, b) if type(a) is Broadcast and type(b) is Broadcast else op.with_operands(a, b)
+            for a, b in pairs
+        ]
 
     def _binary(self, op: BinaryOp, a: Expr, b: Expr) -> Expr:
-        """Build the copy of an operation from those of its operands."""
-        if op.dtype.lanes != 1 and not op.dtype.is_bool and not (type(a) is Broadcast and type(b) is Broadcast):
-            return BinaryOp(op.op, a, b)  # nothing to fold
         if op.dtype.is_bool and op.op in ("and", "or"):
             for side, other in ((a, b), (b, a)):
                 if is_true(side) or is_false(side):

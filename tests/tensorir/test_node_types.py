@@ -152,11 +152,29 @@ def test_a_loop_with_another_body_keeps_all_else() -> None:
     assert loop.with_body(first) is loop
 
 
-def test_a_copied_access_is_the_one_that_its_constructor_makes() -> None:
-    x = ti.Buffer("x", (8,), FLOAT32)
-    store = ti.BufferStore(x, ti.BufferLoad(x, (I,)), (I,))
-    value = ti.BufferLoad(x, (I,)).with_indices((I + 1,))
-    assert value is ti.BufferLoad(x, (I + 1,)) and value.dtype is FLOAT32
-    made = store.with_operands(value, (I + 2,))
+Y = ti.Buffer("y", (8,), FLOAT32)
+
+
+@pytest.mark.parametrize(
+    ("made", "expected"),
+    [
+        (lambda k: (I * 3).with_operands(k, I), lambda k: ti.BinaryOp("mul", k, I)),
+        (lambda k: ti.Broadcast(I, 4).with_operands(k), lambda k: ti.Broadcast(k, 4)),
+        (lambda k: RAMP.with_operands(k, I), lambda k: Ramp(k, I, 4)),
+        (lambda k: BufferLoad(Y, (I,)).with_operands((k,)), lambda k: BufferLoad(Y, (k,))),
+    ],
+)
+def test_an_expression_with_other_operands_is_the_one_of_the_constructor(
+    made: Callable[[ti.Var], Any], expected: Callable[[ti.Var], Any]
+) -> None:
+    var, other = ti.Var("k"), ti.Var("k")
+    first = made(var)
+    assert first is expected(var) and first.dtype is expected(other).dtype
+    assert made(other) is expected(other)
+
+
+def test_a_store_with_other_operands_keeps_all_else() -> None:
+    store = ti.BufferStore(Y, BufferLoad(Y, (I,)), (I,), B)
+    made = store.with_operands(ti.FloatImm(1.0), (I + 1,))
     assert type(made) is ti.BufferStore
-    assert (made.buffer, made.value, made.indices, made.predicate) == (x, value, (I + 2,), None)
+    assert (made.buffer, made.value, made.indices, made.predicate) == (Y, ti.FloatImm(1.0), (I + 1,), B)
