@@ -104,10 +104,11 @@ def encode(func: PrimFunc) -> Encoded:
         place = numbers.get(node)
         if place is not None and place != _ENTERED:
             continue
-        written = _WRITTEN.get(type(node))
-        if written is None:
-            raise EncodingError(f"expected nodes that Tilewright defines, found a {type(node).__name__}: {node!s}")
-        needed, record_of, is_named = written
+        try:
+            needed, record_of, is_named = _WRITTEN[type(node)]
+        except KeyError:
+            what = f"{type(node).__name__}: {node!s}"
+            raise EncodingError(f"expected nodes that Tilewright defines, found a {what}") from None
         if place is None and needed is not None:
             missing = [part for part in needed(node) if part not in numbers]
             if missing:
@@ -116,13 +117,14 @@ def encode(func: PrimFunc) -> Encoded:
                 stack += missing[::-1]
                 continue
         record = record_of(node, numbers)
-        number = len(records)
+        count = len(records)
         if is_named:
             names.append(node.name)  # type: ignore[attr-defined]
+            number = count
         else:
-            number = known.setdefault(record, number)
+            number = known.setdefault(record, count)
         numbers[node] = number
-        if number == len(records):
+        if number == count:
             records.append(record)
     origins = {key: value for key, value in func.attrs.items() if key in ORIGIN_ATTRS}
     text = json.dumps(records, separators=_SEPARATORS)
