@@ -86,19 +86,14 @@ def split(offset: Expr, sums: dict[Expr, Split]) -> Address:
 
 def split_constant(offset: Expr, sums: dict[Expr, Split]) -> Split:
     """Split ``offset`` into a variable part (None if there is none) and a constant; ``sums`` keeps those of sums."""
-    kind = type(offset)
-    if kind is IntImm:
-        assert isinstance(offset, IntImm)
-        return None, offset.value
-    if kind is not BinaryOp:
-        return offset, 0
-    assert isinstance(offset, BinaryOp)
-    if offset.op != "add" and offset.op != "sub":
-        return offset, 0
-    found = sums.get(offset)
-    if found is None:
-        found = sums[offset] = _split_sum(offset, sums)
-    return found
+    if type(offset) is BinaryOp:
+        if offset.op != "add" and offset.op != "sub":
+            return offset, 0
+        found = sums.get(offset)
+        if found is None:
+            found = sums[offset] = _split_sum(offset, sums)
+        return found
+    return (None, offset.value) if type(offset) is IntImm else (offset, 0)
 
 
 def _split_sum(offset: BinaryOp, sums: dict[Expr, Split]) -> Split:

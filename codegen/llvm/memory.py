@@ -58,9 +58,12 @@ class Memory:
         tile = self.emitter.registers.tiles.get(access.buffer)
         if tile is not None:
             return self._read(access, tile)
-        b = self.emitter.builder
-        place, mask = self._readable(access)
-        kind, dtype = memory_type(access.dtype), access.dtype
+        b, dtype, mask = self.emitter.builder, access.dtype, None
+        kind = memory_type(dtype)
+        if access.predicate is None:
+            place = self._place_of_load(access)
+        else:
+            place, mask = self._readable(access, access.predicate)
         if place.vector:
             mask = mask or constant(1, DataType("bool").with_lanes(dtype.lanes))
             loaded = gather(b, place.pointer, place.alignment, dtype, mask)
@@ -80,21 +83,21 @@ class Memory:
     def load_or(self, access: BufferLoad, otherwise: float) -> str | None:
         """Return the value of a load where its predicate holds, and ``otherwise`` elsewhere; None if that takes more
         than choosing an address."""
-        if access.buffer in self.emitter.registers.tiles:
+        if access.predicate is None or access.buffer in self.emitter.registers.tiles:
             return None
-        place, _ = self._readable(access, otherwise)
+        place, _ = self._readable(access, access.predicate, otherwise)
         if not place.guarded:
             return None
         loaded = self._load(access, place, memory_type(access.dtype.with_lanes(place.lanes)))
         return loaded if place.lanes == access.dtype.lanes else self.emitter.builder.splat(loaded, access.dtype)
 
-    def _readable(self, access: BufferLoad, otherwise: float | None = None) -> tuple[_Place, str | None]:
-        """Return where to load from, and the mask of what to load. Where conditions that are the same in all lanes do
-        not hold, the place is a constant, with ``otherwise`` in each lane (None: zero): choosing an address takes an
-        instruction, where a masked load takes three or, without AVX, a branch for each lane."""
-        if access.predicate is None:
-            return self._place_of_load(access), None
-        predicate = self.emitter.folded(access.predicate)
+    def _readable(
+        self, access: BufferLoad, predicate: Expr, otherwise: float | None = None
+    ) -> tuple[_Place, str | None]:
+        """Return where to load from under a predicate, and the mask of what to load. Where conditions that are the same
+        in all lanes do not hold, the place is a constant, with ``otherwise`` in each lane (None: zero): choosing an
+        address takes an instruction, where a masked load takes three or, without AVX, a branch for each lane."""
+        predicate = self.emitter.folded(predicate)
         if is_true(predicate):
             return self._place(access), None
         same, others = split_lanes(predicate)
