@@ -72,7 +72,7 @@ class FoldingCopier(ScopedMutator):
         self.values: dict[Any, Any] = {}
         self._copying = False
         #: The numbers of each variable that is replaced by a number, outermost first, and the place of the present one.
-        self._numbers: dict[Var, tuple[int, ...]] = {}
+        self._numbers: dict[Var, Sequence[int]] = {}
         self._place: dict[Var, int] = {}
         #: The places of the present numbers of several variables in tables.
         self._places: dict[tuple[Var, ...], int] = {}
@@ -95,9 +95,11 @@ class FoldingCopier(ScopedMutator):
         self._sums: dict[tuple[str, Expr, Expr], Expr] = {}
         self._shifted: dict[tuple[Expr, int], Expr] = {}
 
-    def copies(self, stmt: Stmt, var: Var, values: Sequence[Expr]) -> list[Stmt]:
-        """Return a copy of ``stmt`` for each of ``values``, which replaces ``var``."""
-        numbers = tuple([value.value for value in values if isinstance(value, IntImm)])
+    def copies(self, stmt: Stmt, var: Var, values: Sequence[Expr] | range) -> list[Stmt]:
+        """Return a copy of ``stmt`` for each of ``values``, which replaces ``var``; constants may come as a range."""
+        numbers: Sequence[int] = (
+            values if isinstance(values, range) else [value.value for value in values if isinstance(value, IntImm)]
+        )
         if not self._copying or self._tabled.get(var, numbers) != numbers:
             self._begin()
         if len(numbers) == len(values):
@@ -105,10 +107,10 @@ class FoldingCopier(ScopedMutator):
         made = self._stores(stmt, var, values) if type(stmt) is BufferStore and values else None
         if made is None:
             made = []
-            for place, value in enumerate(values):
+            for place in range(len(values)):
                 self._place[var] = place
                 self._places = {}
-                made.append(self._copy(stmt, {var: value}))
+                made.append(self._copy(stmt, {var: _value_of(var, values[place])}))
         self._numbers.pop(var, None)
         self._places = {}
         return made
@@ -120,12 +122,12 @@ class FoldingCopier(ScopedMutator):
         self.values, self._copying, self._here = outer
         return result
 
-    def _stores(self, store: BufferStore, var: Var, values: Sequence[Expr]) -> list[Stmt] | None:
+    def _stores(self, store: BufferStore, var: Var, values: Sequence[Expr] | range) -> list[Stmt] | None:
         """Return the copies of a store of which all parts have tables, as most have; None for others."""
         if store.predicate is not None or len(store.indices) != 1:
             return None
         outer = self.values, self._copying
-        self.values, self._copying = {**self.values, var: values[0]}, True
+        self.values, self._copying = {**self.values, var: _value_of(var, values[0])}, True
         stored = self._column(store.value, var, len(values))
         indices = None if stored is None else self._column(store.indices[0], var, len(values))
         buffer = self.mutate_buffer(store.buffer)
@@ -451,6 +453,10 @@ class FoldingCopier(ScopedMutator):
 
     def mutate_UnaryOp(self, op: UnaryOp) -> Expr:
         return fold(UnaryOp(op.op, self.mutate(op.a)))
+
+
+def _value_of(var: Var, value: Expr | int) -> Expr:
+    return value if isinstance(value, Expr) else const(value, var.dtype)
 
 
 def _selected(condition: Expr, true_value: Expr, false_value: Expr) -> Expr:

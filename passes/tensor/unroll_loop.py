@@ -83,10 +83,9 @@ class _Unroller(FoldingCopier):
         low, extent = self.mutate(loop.min), loop.extent
         assert isinstance(extent, IntImm)
         if isinstance(low, IntImm):
-            numbers = [const(low.value + number, loop.var.dtype) for number in range(extent.value)]
-        else:
-            numbers = [low + const(number, loop.var.dtype) for number in range(extent.value)]
-        return sequence(*self.copies(loop.body, loop.var, numbers))
+            return sequence(*self.copies(loop.body, loop.var, range(low.value, low.value + extent.value)))
+        values = [low + const(number, loop.var.dtype) for number in range(extent.value)]
+        return sequence(*self.copies(loop.body, loop.var, values))
 
 
 def _is_innermost(loop: For) -> bool:
