@@ -32,14 +32,13 @@ def walk_statements(stmt: Stmt) -> Iterator[Stmt]:
     while stack:
         current = stack.pop()
         yield current
-        if type(current) is For:
-            stack.append(current.body)
-        elif type(current) is BufferStore or type(current) is Evaluate:  # most are stores, which hold no others
+        while isinstance(current, (For, LetStmt, Allocate)):
+            current = current.body
+            yield current
+        if type(current) is BufferStore or type(current) is Evaluate:  # most are stores, which hold no others
             pass
         elif type(current) is SeqStmt:
             stack.extend(current.stmts[::-1])
-        elif isinstance(current, (LetStmt, Allocate)):
-            stack.append(current.body)
         else:
             stack.extend([part for part in current.parts()[::-1] if isinstance(part, Stmt)])
 
