@@ -225,14 +225,15 @@ def _written(item: Stmt) -> set[Buffer]:
 
 
 def _holds_costly(stmt: Stmt) -> bool:
-    return any(kinds(expr) & _COSTLY_KINDS for expr in _own_expressions(stmt))
+    return isinstance(stmt, (BufferStore, LetStmt)) and bool(kinds(stmt.value) & _COSTLY_KINDS)
 
 
 def eliminate_common_subexpressions(func: PrimFunc, min_cost: int = 5) -> PrimFunc:
     """Return ``func`` with repeated costly expressions bound to variables."""
-    if not any(_holds_costly(stmt) for stmt in walk_statements(func.body)):
-        return func
-    return func.with_body(_Eliminator(min_cost).scope(func.body))
+    for stmt in walk_statements(func.body):
+        if _holds_costly(stmt):
+            return func.with_body(_Eliminator(min_cost).scope(func.body))
+    return func
 
 
 @register_pass

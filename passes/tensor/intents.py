@@ -16,7 +16,7 @@ from tilewright.tensorir.stmt import For, PrimFunc, Stmt
 
 def states(stmt: Stmt, key: str) -> bool:
     """Return whether ``stmt`` is or contains a loop that is annotated with ``key``."""
-    return any(isinstance(part, For) and part.annotations.get(key) for part in walk_statements(stmt))
+    return any(type(part) is For and part.annotations.get(key) for part in walk_statements(stmt))
 
 
 class IntentLowering(ScopedMutator):

@@ -170,8 +170,13 @@ def _copied(value: Expr) -> BufferLoad | None:
 
 def copies_memory(nest: For) -> bool:
     """Return whether a nest of loops does nothing but copy memory, such as an image with a border around it."""
-    stores = [stmt for stmt in walk_statements(nest) if isinstance(stmt, (BufferStore, Evaluate))]
-    return all(isinstance(store, BufferStore) and _copied(store.value) is not None for store in stores)
+    for stmt in walk_statements(nest):
+        if isinstance(stmt, BufferStore):
+            if _copied(stmt.value) is None:
+                return False
+        elif isinstance(stmt, Evaluate):
+            return False
+    return True
 
 
 def with_known(body: Stmt, known: Mapping[Any, Expr]) -> Stmt:

@@ -52,6 +52,8 @@ def limiting_conditions(loop: For, analyzer: Analyzer) -> set[Expr]:
     guard its whole body: no iteration has to check them. An annotated inner loop keeps its extent, which the passes
     that read the annotation may need to be constant."""
     found: set[Expr] = set()
+    if not kinds(loop) & BRANCHES:
+        return found
     for inner in walk_statements(loop):
         if not isinstance(inner, For) or inner.var.dtype is not INT64:
             continue

@@ -107,9 +107,11 @@ class PanelFinder(ScopedMutator):
 
     def panels(self, body: Stmt) -> list[Panel]:
         """Return the panels that the body of the innermost loop reads."""
-        copies = {stmt.var: stmt for stmt in walk_statements(body) if isinstance(stmt, For)}
+        copies: dict[Var, For] = {}
         for stmt in walk_statements(body):  # variables of the loop itself are undefined before its body
-            if isinstance(stmt, LetStmt):
+            if isinstance(stmt, For):
+                copies[stmt.var] = stmt
+            elif isinstance(stmt, LetStmt):
                 self._define(stmt)
         places: dict[Buffer, list[BufferLoad]] = {}
         for access in loads_and_stores(body):
@@ -419,3 +421,8 @@ def _is_wide(load: BufferLoad) -> bool:
 def is_written_out(loop: For) -> bool:
     """Return whether a loop will be replaced by copies of its body."""
     return loop.kind == "unrolled" and isinstance(loop.min, IntImm) and isinstance(loop.extent, IntImm)
+
+
+def has_inner_loops(body: Stmt) -> bool:
+    """Return whether a loop with this body is not the innermost one, once loops that are written out are gone."""
+    return any(type(stmt) is For and not is_written_out(stmt) for stmt in walk_statements(body))

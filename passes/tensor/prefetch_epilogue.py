@@ -32,7 +32,7 @@ from tilewright.passes.operands import known_bytes
 from tilewright.passes.properties import FLAT, FORMULAS, TILES, VECTORS
 from tilewright.passes.registry import register_pass
 from tilewright.passes.tensor.large_operands import large_operands
-from tilewright.passes.tensor.panels import is_written_out
+from tilewright.passes.tensor.panels import has_inner_loops, is_written_out
 from tilewright.passes.tensor.prefetch_panels import position
 from tilewright.passes.tensor.scoped import ScopedMutator
 from tilewright.tensorir.arith import Analyzer
@@ -167,8 +167,7 @@ def _nest(stmt: Stmt, sizes: set[Node]) -> list[For]:
             return []
         found.append(stmt)
         stmt = stmt.body
-    inner = any(isinstance(part, For) and not is_written_out(part) for part in walk_statements(stmt))
-    return [] if inner else found
+    return [] if has_inner_loops(stmt) else found
 
 
 def _copies(place: Expr, loops: list[For]) -> Iterator[Expr]:

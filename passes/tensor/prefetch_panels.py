@@ -30,10 +30,9 @@ from tilewright.passes.decorators import primfunc_pass
 from tilewright.passes.properties import FLAT, FORMULAS, TILES, VECTORS
 from tilewright.passes.registry import register_pass
 from tilewright.passes.tensor.large_operands import large_operands
-from tilewright.passes.tensor.panels import Panel, PanelFinder, is_written_out
+from tilewright.passes.tensor.panels import Panel, PanelFinder, has_inner_loops, is_written_out
 from tilewright.tensorir.dtype import INT64, VOID
 from tilewright.tensorir.expr import Buffer, BufferLoad, Call, Expr, IntImm, as_expr, cast, minimum
-from tilewright.tensorir.functor import walk_statements
 from tilewright.tensorir.stmt import Evaluate, For, PrimFunc, Stmt, sequence
 from tilewright.tensorir.target import CACHE_LINE, Target
 
@@ -54,7 +53,7 @@ class _Prefetcher(PanelFinder):
             return super().mutate_For(loop)
         self.loops.append(loop)
         try:
-            if any(isinstance(stmt, For) and not is_written_out(stmt) for stmt in walk_statements(loop.body)):
+            if has_inner_loops(loop.body):
                 return super().mutate_For(loop)
             fetched = [stmt for panel in self.panels(loop.body) for stmt in self._prefetches(panel)]
             if not fetched:
