@@ -194,8 +194,15 @@ class _Sharer(Mutator):
     def _share(self, chain: list[Buffer], body: SeqStmt) -> Stmt:
         intervals: list[tuple[int, int, Buffer]] = []
         inlined, flat = _inlined(body)
-        for buffer in (*chain, *inlined):
-            used = [number for number, stmt in enumerate(flat) if _uses(stmt, buffer)]
+        buffers = (*chain, *inlined)
+        alone = len(buffers) == 1 and not any(isinstance(stmt, Allocate) for stmt in flat)
+        for buffer in buffers:
+            used: list[int] = []
+            for number, stmt in enumerate(flat):
+                if _uses(stmt, buffer):
+                    used.append(number)
+                    if alone:  # no other buffer could use its memory later
+                        break
             if used:
                 intervals.append((used[0], used[-1], buffer))
         stmts: list[Stmt] = []
