@@ -219,31 +219,36 @@ def walk_to(node: Node, wanted: int) -> Iterator[Node]:
     """The nodes below and including ``node`` in which any of the kinds ``wanted`` occurs (see :func:`kinds`), parents
     first, each once."""
     seen: set[Node] = set()
-    stack: list[Node] = [node]
+    stack: list[Node] = [node] if kinds(node) & wanted else []
     while stack:
         current = stack.pop()
-        if kinds(current) & wanted and current not in seen:
+        if current not in seen:
             seen.add(current)
             yield current
-            stack.extend(current.parts()[::-1])
+            parts: tuple[Node, ...] = current.parts()
+            for part in parts[::-1]:
+                if part._kinds & wanted:  # known since the node above was asked
+                    stack.append(part)
 
 
 def walk_to_loads(node: Node) -> Iterator[Node]:
     """All statements below and including ``node``, and all loads, parents first; expressions without loads are
     skipped."""
-    stack: list[Node] = [node]
+    stack: list[Node] = [node] if isinstance(node, Stmt) or kinds(node) & LOADS else []
     while stack:
         current = stack.pop()
+        parts: tuple[Node, ...] = current.parts()
         if isinstance(current, Stmt):
             yield current
-            for part in current.parts()[::-1]:
+            for part in parts[::-1]:
                 if isinstance(part, Stmt) or kinds(part) & LOADS:
                     stack.append(part)
-        elif kinds(current) & LOADS:
+        else:
             if type(current) is BufferLoad:
                 yield current
-            parts: tuple[Node, ...] = current.parts()  # their kinds are known, too
-            stack.extend([part for part in parts[::-1] if part._kinds & LOADS])
+            for part in parts[::-1]:
+                if part._kinds & LOADS:  # known since the whole expression was asked
+                    stack.append(part)
 
 
 def loads_and_stores(node: Node) -> Iterator[BufferLoad | BufferStore]:

@@ -21,10 +21,10 @@ from tilewright.tensorir.expr import Buffer, BufferLoad, Expr, IntImm, Ramp, Var
 from tilewright.tensorir.functor import (
     accesses_buffers,
     leaves,
-    loads_and_stores,
     substitute,
     uses_var,
     walk_statements,
+    walk_to_loads,
 )
 from tilewright.tensorir.stmt import For, LetStmt, PrimFunc, Stmt
 from tilewright.tensorir.target import CACHE_LINE, Target
@@ -108,15 +108,15 @@ class PanelFinder(ScopedMutator):
     def panels(self, body: Stmt) -> list[Panel]:
         """Return the panels that the body of the innermost loop reads."""
         copies: dict[Var, For] = {}
-        for stmt in walk_statements(body):  # variables of the loop itself are undefined before its body
-            if isinstance(stmt, For):
-                copies[stmt.var] = stmt
-            elif isinstance(stmt, LetStmt):
-                self._define(stmt)
         places: dict[Buffer, list[BufferLoad]] = {}
-        for access in loads_and_stores(body):
-            if access.buffer in self.large and isinstance(access, BufferLoad) and len(access.indices) == 1:
-                places.setdefault(access.buffer, []).append(access)
+        for node in walk_to_loads(body):
+            if type(node) is BufferLoad:
+                if node.buffer in self.large and len(node.indices) == 1:
+                    places.setdefault(node.buffer, []).append(node)
+            elif type(node) is For:
+                copies[node.var] = node
+            elif type(node) is LetStmt:  # variables of the loop itself are undefined before its body
+                self._define(node)
         panels = (self._panel(buffer, loads, copies) for buffer, loads in places.items())
         return [panel for panel in panels if panel is not None]
 
