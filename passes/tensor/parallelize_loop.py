@@ -88,7 +88,8 @@ def expression_cost(expr: Expr) -> int:
     stack: list[Expr] = [expr]
     while stack:
         node = stack.pop()
-        if isinstance(node, BufferLoad):
+        kind = type(node)
+        if kind is BufferLoad:
             cost += 1
             continue
         if isinstance(node, Call):
@@ -96,7 +97,7 @@ def expression_cost(expr: Expr) -> int:
             cost += _FUNCTION_COST if found is None else found.instructions
         elif isinstance(node, BinaryOp) and node.op in _DIVISIONS:
             cost += DIVISION_INSTRUCTIONS
-        elif not isinstance(node, (Var, IntImm)):
+        elif kind is not Var and kind is not IntImm:
             cost += 1
         stack.extend(node.parts())
     return cost
@@ -233,29 +234,28 @@ def shared_element(loop: For) -> Buffer | None:
     """Return a buffer from outside of the loop of which all iterations write the same element, or None."""
     defined: set[Var] = {loop.var}
     local: set[Buffer] = set()
-    for node in walk_statements(loop.body):
-        if isinstance(node, (For, LetStmt)):
-            defined.add(node.var)
-        elif isinstance(node, Allocate):
-            local.add(node.buffer)
-    for node in _unconditional_stores(loop.body):
-        if node.buffer not in local and not any(
-            uses_var(index, defined) or kinds(index) & LOADS for index in node.indices
-        ):
-            return node.buffer
+    stack: list[Stmt] = [loop.body]
+    while stack:  # over all statements that run in each iteration; those around a store come before it
+        stmt = stack.pop()
+        if isinstance(stmt, BufferStore):
+            if (
+                stmt.predicate is None
+                and stmt.buffer not in local
+                and not any(uses_var(index, defined) or kinds(index) & LOADS for index in stmt.indices)
+            ):
+                return stmt.buffer
+        elif isinstance(stmt, SeqStmt):
+            stack.extend(stmt.stmts[::-1])
+        elif isinstance(stmt, LetStmt):
+            defined.add(stmt.var)
+            stack.append(stmt.body)
+        elif isinstance(stmt, Allocate):
+            local.add(stmt.buffer)
+            stack.append(stmt.body)
+        elif isinstance(stmt, For) and isinstance(stmt.extent, IntImm) and stmt.extent.value > 0:
+            defined.add(stmt.var)
+            stack.append(stmt.body)
     return None
-
-
-def _unconditional_stores(stmt: Stmt) -> list[BufferStore]:
-    if isinstance(stmt, BufferStore):
-        return [stmt] if stmt.predicate is None else []
-    if isinstance(stmt, SeqStmt):
-        return [store for inner in stmt.stmts for store in _unconditional_stores(inner)]
-    if isinstance(stmt, (LetStmt, Allocate)):
-        return _unconditional_stores(stmt.body)
-    if isinstance(stmt, For) and isinstance(stmt.extent, IntImm) and stmt.extent.value > 0:
-        return _unconditional_stores(stmt.body)
-    return []
 
 
 def parallelize_loops(func: PrimFunc, ctx: PassContext | None = None, target: Target | None = None) -> PrimFunc:
