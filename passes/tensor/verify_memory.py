@@ -138,14 +138,16 @@ class _MemoryVerifier(ScopedMutator):
     def mutate(self, node: Any) -> Any:
         if not isinstance(node, Expr):
             return super().mutate(node)
-        if kinds(node) & CHOICES:
+        occurring = kinds(node)
+        if occurring & CHOICES:
             self.fail(node, "found a choose() expression; run LowerBlocks first")
-        self._check_loads(node)
+        if occurring & LOADS:
+            self._check_loads(node)
         return node
 
     def _check_loads(self, expr: Expr) -> None:
-        """Check all loads of an expression, those on the outside first."""
-        below: list[Node] = [expr] if kinds(expr) & LOADS else []
+        """Check all loads of an expression that has some, those on the outside first."""
+        below: list[Node] = [expr]
         while below:
             node = below.pop()
             if isinstance(node, BufferLoad):
@@ -156,7 +158,9 @@ class _MemoryVerifier(ScopedMutator):
                 if place.buffer not in self.defined:
                     self.fail(place, f"buffer {place.buffer.name} is not defined here")
                 node = place
-            below.extend([part for part in node.parts()[::-1] if kinds(part) & LOADS])
+            for part in node.parts()[::-1]:
+                if part._kinds & LOADS:  # known since the whole expression was asked
+                    below.append(part)
 
     def mutate_BufferStore(self, op: BufferStore) -> Stmt:
         self._check(op)
