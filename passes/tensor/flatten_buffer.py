@@ -35,10 +35,10 @@ from tilewright.passes.tensor.scoped import ScopedMutator
 from tilewright.passes.tensor.vector_arith import ramp, vector_binary
 from tilewright.tensorir.arith.analyzer import Analyzer
 from tilewright.tensorir.arith.lanes import LEVEL, base_and_stride
-from tilewright.tensorir.arith.linear import ZERO
+from tilewright.tensorir.arith.linear import ZERO, wrap64
 from tilewright.tensorir.arith.quotients import QUOTIENTS, whole_number
 from tilewright.tensorir.dtype import INT64
-from tilewright.tensorir.expr import BinaryOp, Broadcast, Buffer, BufferLoad, Expr, Select, const
+from tilewright.tensorir.expr import BinaryOp, Broadcast, Buffer, BufferLoad, Expr, IntImm, Select, const
 from tilewright.tensorir.functor import LOADS, kinds
 from tilewright.tensorir.stmt import Block, BufferStore, PrimFunc, Stmt
 
@@ -58,6 +58,9 @@ def element_strides(buffer: Buffer) -> list[Expr]:
 def element_count(buffer: Buffer) -> Expr:
     """Return the number of elements that the buffer spans, including gaps between strided rows."""
     if not buffer.strides:
+        number = _product(buffer.shape)
+        if number is not None:
+            return number
         count: Expr | None = None
         for extent in buffer.shape:
             count = extent if count is None else count * extent
@@ -66,6 +69,16 @@ def element_count(buffer: Buffer) -> Expr:
     for extent, stride in zip(buffer.shape, buffer.strides, strict=True):
         last = last + (extent - 1) * stride
     return last + 1
+
+
+def _product(extents: tuple[Expr, ...]) -> Expr | None:
+    """Return the product of extents that are all numbers; None for others."""
+    product = 1
+    for extent in extents:
+        if type(extent) is not IntImm or extent.dtype is not INT64:
+            return None
+        product *= extent.value
+    return const(wrap64(product), INT64)
 
 
 class _Flattener(ScopedMutator):

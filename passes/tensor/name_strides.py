@@ -91,6 +91,9 @@ class StrideNames:
         return body
 
     def _times(self, extent: Expr, step: Stride) -> Stride:
+        if type(extent) is IntImm and not step.form.terms:  # both are numbers
+            number = constant(extent.value * step.form.const)
+            return Stride(number, None if step.whole is None else number)
         algebra = self._algebra
         size = algebra.linear(extent)
         form = algebra.multiply(size, step.form)
