@@ -76,16 +76,17 @@ def kinds(node: Node) -> int:
 
 def look_into(node: Node) -> frozenset[Node]:
     """Compute leaves and kinds of ``node`` and of all nodes below it, and return its leaves."""
-    pending = [node]  # and the nodes below that have to be first: there are some in long chains only
+    above: list[Node] = []  # the nodes that wait for one below them: there are some in long chains only
     while True:
         try:
-            found = _look_below(pending[-1], _MOST_FRAMES)
+            found = _look_below(node, _MOST_FRAMES)
         except _TooDeepError as error:
-            pending.append(error.node)
+            above.append(node)
+            node = error.node
             continue
-        pending.pop()
-        if not pending:
+        if not above:
             return found
+        node = above.pop()
 
 
 #: The most frames of recursion in a search for leaves. Chains of lets and of infix operators may be longer.
@@ -181,7 +182,10 @@ def reads_memory(expr: Expr) -> bool:
 
 def uses_var(node: Node, variables: set[Var] | frozenset[Var]) -> bool:
     """Return whether any of ``variables`` occurs in ``node``."""
-    return not leaves(node).isdisjoint(variables)
+    found = node._leaves
+    if found is None:
+        found = look_into(node)
+    return not found.isdisjoint(variables)
 
 
 def variables_in_order(expr: Expr) -> list[Var]:

@@ -88,8 +88,7 @@ def expression_cost(expr: Expr) -> int:
     stack: list[Expr] = [expr]
     while stack:
         node = stack.pop()
-        kind = type(node)
-        if kind is BufferLoad:
+        if isinstance(node, BufferLoad):
             cost += 1
             continue
         if isinstance(node, Call):
@@ -97,7 +96,7 @@ def expression_cost(expr: Expr) -> int:
             cost += _FUNCTION_COST if found is None else found.instructions
         elif isinstance(node, BinaryOp) and node.op in _DIVISIONS:
             cost += DIVISION_INSTRUCTIONS
-        elif kind is not Var and kind is not IntImm:
+        elif not isinstance(node, (Var, IntImm)):
             cost += 1
         stack.extend(node.parts())
     return cost

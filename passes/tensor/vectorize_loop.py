@@ -55,6 +55,7 @@ from tilewright.tensorir.functor import (
     loads_and_stores,
     substitute,
     uses_var,
+    walk_once,
 )
 from tilewright.tensorir.keys import REASSOCIATE
 from tilewright.tensorir.node import Node
@@ -326,23 +327,13 @@ def _widest_type(body: Stmt) -> DataType:
         CannotVectorizeError: it computes with vectors.
     """
     found: list[DataType] = []
-    seen: set[Node] = set()
-    stack: list[Node] = [body]
-    while stack:
-        node = stack.pop()
-        if type(node) is IntImm or node in seen:
-            continue
-        seen.add(node)
-        if isinstance(node, Expr):
-            if node.dtype.lanes > 1:
-                raise CannotVectorizeError("its body contains vector expressions already")
-            if type(node) is BufferLoad:
-                found.append(node.buffer.dtype)
-            elif type(node) is Cast and node.dtype.is_float:
-                found.append(node.dtype.element)
-        elif type(node) is BufferStore:
+    for node in walk_once(body):
+        if isinstance(node, Expr) and node.dtype.lanes > 1:
+            raise CannotVectorizeError("its body contains vector expressions already")
+        if isinstance(node, (BufferLoad, BufferStore)):
             found.append(node.buffer.dtype)
-        stack.extend(node.parts()[::-1])
+        elif isinstance(node, Cast) and node.dtype.is_float:
+            found.append(node.dtype.element)
     if not found:
         return FLOAT32
     widest = max(found, key=lambda dtype: dtype.bits)
