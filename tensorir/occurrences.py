@@ -216,7 +216,9 @@ def walk_once(node: Node) -> Iterator[Node]:
         if current not in seen:
             seen.add(current)
             yield current
-            stack.extend(current.parts()[::-1])
+            parts = current.parts()
+            if parts:
+                stack.extend(parts[::-1])
 
 
 def walk_to(node: Node, wanted: int) -> Iterator[Node]:

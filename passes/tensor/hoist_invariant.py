@@ -54,7 +54,6 @@ from tilewright.tensorir.functor import (
     walk_statements,
 )
 from tilewright.tensorir.intrinsics import ADDRESSING
-from tilewright.tensorir.node import Node
 from tilewright.tensorir.stmt import (
     Allocate,
     BufferStore,
@@ -247,10 +246,10 @@ class _Candidates:
             for inner in stmt.stmts:
                 self._collect(inner, unconditional)
         elif isinstance(stmt, BufferStore):
-            self._add_largest_of(stmt, unconditional)
+            self._add_largest_of(stmt.parts(), unconditional)
         elif isinstance(stmt, LetStmt):
             self.named.setdefault(stmt.value, stmt.var)
-            self._add_largest_of(stmt, unconditional)
+            self._add_largest_of((stmt.value,), unconditional)
             self._collect(stmt.body, unconditional)
         elif isinstance(stmt, Allocate):
             self._collect(stmt.body, unconditional)
@@ -258,19 +257,18 @@ class _Candidates:
             runs = isinstance(stmt.extent, IntImm) and stmt.extent.value > 0
             self._collect(stmt.body, unconditional and runs)
         elif isinstance(stmt, IfThenElse):
-            self._add_largest_of(stmt, unconditional)
+            self._add_largest_of((stmt.condition,), unconditional)
             self._collect(stmt.then_body, False)
             if stmt.else_body is not None:
                 self._collect(stmt.else_body, False)
 
-    def _add_largest_of(self, node: Node, unconditional: bool) -> None:
-        """Add the candidates among the expressions that ``node`` owns and their parts."""
+    def _add_largest_of(self, exprs: tuple[Expr, ...], unconditional: bool) -> None:
+        """Add the candidates among expressions and their parts."""
         known = self._holds
-        for part in node.parts():
-            if isinstance(part, Expr):
-                holds = known.get(part)
-                if self._may_hold(part) if holds is None else holds:
-                    self._add_largest(part, unconditional)
+        for expr in exprs:
+            holds = known.get(expr)
+            if self._may_hold(expr) if holds is None else holds:
+                self._add_largest(expr, unconditional)
 
     def _add_largest(self, expr: Expr, unconditional: bool) -> None:
         met = self._met[unconditional]
@@ -285,7 +283,7 @@ class _Candidates:
             return
         if isinstance(expr, Select) and facts.chooses(expr.condition):
             return
-        self._add_largest_of(expr, unconditional)
+        self._add_largest_of(expr.parts(), unconditional)
 
     def _may_hold(self, expr: Expr) -> bool:
         found = self._holds.get(expr)
