@@ -17,7 +17,7 @@ from tilewright.passes.tensor.name_strides import NamedSizes
 from tilewright.passes.tensor.scoped import ScopedMutator
 from tilewright.tensorir.arith.iter_map import iter_sum, runs
 from tilewright.tensorir.dtype import INT64
-from tilewright.tensorir.expr import Buffer, BufferLoad, Expr, IntImm, Ramp, Var, as_expr, binary, cast, const
+from tilewright.tensorir.expr import Buffer, BufferLoad, Expr, IntImm, Ramp, Var, as_expr, binary, cast
 from tilewright.tensorir.functor import (
     accesses_buffers,
     leaves,
@@ -43,7 +43,7 @@ class Read(NamedTuple):
     """
 
     base: Expr
-    offsets: tuple[Expr, ...]
+    offsets: tuple[int | Expr, ...]
     width: int
 
 
@@ -139,22 +139,24 @@ class PanelFinder(ScopedMutator):
         equally far apart."""
         reads: list[Read] = []
         for (place, width), base in zip(places, bases, strict=True):
-            offsets = [as_expr(0)]
+            offsets: list[int | Expr] = [0]
             for var in [var for var in copies if uses_var(place, {var})]:
                 step, count = self._step(place, var), copies[var].extent
                 assert isinstance(count, IntImm)
                 if step is None:
                     return None
-                moves = [step * number for number in range(count.value)]
+                unit = step.value if isinstance(step, IntImm) else step
+                moves = [unit * number for number in range(count.value)]
                 offsets = [self._sum(offset, move) for offset in offsets for move in moves]
             reads.append(Read(base, tuple(offsets), width))
         return reads
 
-    def _sum(self, a: Expr, b: Expr) -> Expr:
-        """Return ``a + b`` in canonical form."""
-        if isinstance(a, IntImm) and isinstance(b, IntImm):
-            return const(a.value + b.value, INT64)
-        return self.simplify(a + b)
+    def _sum(self, a: int | Expr, b: int | Expr) -> int | Expr:
+        """Return ``a + b`` in canonical form, as a number if it is one."""
+        if isinstance(a, int) and isinstance(b, int):
+            return a + b
+        found = self.simplify(as_expr(a) + b)
+        return found.value if isinstance(found, IntImm) else found
 
     def _place(self, index: Expr) -> Expr:
         """Return ``index`` without lets in canonical form."""
@@ -194,12 +196,12 @@ class PanelFinder(ScopedMutator):
             return None
         if not all(self._is_walked(loop, bases) for loop in nest):
             return None
-        apart: list[IntImm] = []
+        apart: list[int] = []
         for base in bases:
             distance = self.simplify(base - bases[0])
             if not isinstance(distance, IntImm):
                 return None
-            apart.append(distance)
+            apart.append(distance.value)
         reads = self._reads(places, bases, copies)
         if reads is None:
             return None
@@ -210,9 +212,9 @@ class PanelFinder(ScopedMutator):
             for offset in read.offsets
         }
         widths = [width for _, width in found]
-        pieces = [(distance.value, width) for distance, width in found if isinstance(distance, IntImm)]
+        pieces = [(distance, width) for distance, width in found if isinstance(distance, int)]
         distances = [distance for distance, _ in pieces]
-        first = bases[0] + min(distances or [distance.value for distance in apart])
+        first = bases[0] + min(distances or apart)
         following = first + size
         walked = self._walked(nest, size, sum(widths))
         if not walked and repeated and len(distances) == len(found):
