@@ -378,6 +378,11 @@ def const(value: int | float | bool, dtype: Any) -> Expr:
         known = _INDICES.get(value)
         if known is not None:
             return known
+        if -_SHORT <= value <= _SHORT:
+            made = IntImm(value)
+            if -_SMALL <= value <= _SMALL:
+                _INDICES[value] = made
+            return made
     if type(dtype) is not DataType:
         dtype = as_dtype(dtype)
     if dtype.lanes != 1:
@@ -390,12 +395,10 @@ def const(value: int | float | bool, dtype: Any) -> Expr:
         found = IntImm(wrap_integer(number, dtype), dtype)
         if -_SMALL <= number <= _SMALL:
             _INTEGERS[number, dtype] = found
-            if dtype is INT64:
-                _INDICES[number] = found
     return found
 
 
-#: Small constants, one node for each; those of int64 by their values alone, too.
+#: Small constants, one node for each; those of int64 by their values alone.
 _INTEGERS: dict[tuple[int, DataType], IntImm] = {}
 _INDICES: dict[int, IntImm] = {}
 _SMALL = 1 << 10
