@@ -13,7 +13,7 @@ from tilewright.tensorir.arith.interval import EVERYTHING, INFINITY, NONNEGATIVE
 from tilewright.tensorir.arith.linear import ZERO
 from tilewright.tensorir.arith.rewrite import RewritingAlgebra
 from tilewright.tensorir.dtype import BOOL, INT64
-from tilewright.tensorir.expr import BinaryOp, Compare, Expr, ExprLike, IntImm, Var, as_expr, compare
+from tilewright.tensorir.expr import BinaryOp, Compare, Expr, ExprLike, IntImm, Var, as_expr, compare, const
 from tilewright.tensorir.functor import leaves
 
 
@@ -33,8 +33,8 @@ class Analyzer(RewritingAlgebra):
     def bind(self, var: Var, minimum: ExprLike, extent: ExprLike | None = None) -> None:
         """Say that ``var`` takes the values ``minimum .. minimum + extent - 1`` (no upper end without an extent).
         Replaces what was known about the variable's range."""
-        low = as_expr(minimum, var.dtype)
-        count = None if extent is None else as_expr(extent, var.dtype)
+        low = minimum if isinstance(minimum, Expr) else as_expr(minimum, var.dtype)
+        count = extent if extent is None or isinstance(extent, Expr) else as_expr(extent, var.dtype)
         said = self.here, var, low, count
         inner = self.findings.inner.get(said)
         if inner is None:
@@ -50,7 +50,10 @@ class Analyzer(RewritingAlgebra):
         if var.dtype is INT64:
             lower_form = self.linear(low)
             first = low if type(low) is IntImm else self.expr(lower_form)
-            if count is not None:
+            if type(low) is IntImm and type(count) is IntImm:
+                last = const(low.value + count.value - 1, INT64)
+                upper_form = self.linear(last)
+            elif count is not None:
                 upper_form = self.merge_remainders(lower_form + self.linear(count)).shift(-1)
                 last = self.expr(upper_form)
         else:
@@ -71,7 +74,8 @@ class Analyzer(RewritingAlgebra):
             upper = INFINITY if last is None else self.integer_interval(last).upper
         mentioned = self.here.is_mentioned(var)
         inner = self._concerning(var, key)
-        inner.connect(leaves(first) if last is None else leaves(first) | leaves(last), frozenset((var,)))
+        if type(first) is not IntImm or type(last) is not IntImm:
+            inner.connect(leaves(first) if last is None else leaves(first) | leaves(last), frozenset((var,)))
         facts = inner.facts
         facts.say(lambda witness: witness.bound(var, low, count, kept=mentioned))
         if var.dtype is INT64:
@@ -110,7 +114,7 @@ class Analyzer(RewritingAlgebra):
 
     def simplify(self, expr: ExprLike) -> Expr:
         """An equal expression in canonical form; ``expr`` itself if it has that form already."""
-        return self.canonical(as_expr(expr))
+        return self.canonical(expr if isinstance(expr, Expr) else as_expr(expr))
 
     def bounds(self, expr: ExprLike) -> Interval:
         """Constant bounds of an integer scalar, both included; infinite where nothing is known."""

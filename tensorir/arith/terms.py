@@ -5,7 +5,8 @@ from __future__ import annotations
 from tilewright.tensorir.arith.bounds import BoundedTerms
 from tilewright.tensorir.arith.interval import Interval
 from tilewright.tensorir.arith.linear import Linear, constant
-from tilewright.tensorir.expr import BinaryOp, Expr, IntImm, Select, Var
+from tilewright.tensorir.dtype import INT64
+from tilewright.tensorir.expr import BinaryOp, Expr, IntImm, Select, Var, const
 
 #: Products of sums are multiplied out up to this many terms.
 MAX_PRODUCT_TERMS = 16
@@ -69,7 +70,7 @@ class TermAlgebra(BoundedTerms):
         """The expression of a form: positive terms before negative ones, large coefficients first."""
         terms = form.terms
         if not terms:
-            return IntImm(form.const)
+            return const(form.const, INT64)
         if form.const == 0 and len(terms) == 1:
             ((term, coefficient),) = terms.items()
             result = self._scaled(term, coefficient)
@@ -84,7 +85,7 @@ class TermAlgebra(BoundedTerms):
         constant_done = False
         for term, coefficient in items:
             if coefficient < 0 and not constant_done and result is None and form.const > 0:
-                result, constant_done = IntImm(form.const), True  # 7 - i rather than i * -1 + 7
+                result, constant_done = const(form.const, INT64), True  # 7 - i rather than i * -1 + 7
             if result is None:
                 result = self._scaled(term, coefficient)
             elif coefficient < 0:
@@ -95,7 +96,7 @@ class TermAlgebra(BoundedTerms):
         if form.const and not constant_done:
             op = "add" if form.const > 0 or form.const == -(1 << 63) else "sub"
             amount = form.const if op == "add" else -form.const
-            result = BinaryOp(op, result, IntImm(amount))
+            result = BinaryOp(op, result, const(amount, INT64))
         return result
 
     def _scaled(self, term: Expr, coefficient: int) -> Expr:
@@ -103,4 +104,4 @@ class TermAlgebra(BoundedTerms):
             return term
         if coefficient == 1 << 63:
             coefficient = -coefficient
-        return BinaryOp("mul", term, IntImm(coefficient))
+        return BinaryOp("mul", term, const(coefficient, INT64))
