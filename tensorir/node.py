@@ -138,9 +138,9 @@ def _constructor(cls: Any, opened: Any) -> Callable[..., Any]:
     Nodes are made by the hundred thousand. Python has a fast way to set slots, but not for a frozen class: so fields
     are set while the object is of a subclass that is not frozen.
 
-    Of a hash-consed class it returns the existing node, if there is one. What is given may not be the field yet (a name
-    of a type, a list), so that fields are looked up again once they are there. A class with a method ``key`` says
-    itself what tells its nodes apart; None: this one is like no other.
+    Of a hash-consed class it returns the existing node, if there is one. What is given for a type or for several nodes
+    may not be the field yet (a name, a list), so that such fields are looked up again once they are there. A class with
+    a method ``key`` says itself what tells its nodes apart; None: this one is like no other.
     """
     params, lines, namespace = parameters(cls)
     names = [name for name, _ in cls.node_fields]
@@ -157,14 +157,16 @@ def _constructor(cls: Any, opened: Any) -> Callable[..., Any]:
     else:
         given = "".join(f", {name}" for name in names)
         found = "".join(f", self.{name}" for name in names)
+        is_as_given = not any(name == "dtype" or role == "children" for name, role in cls.node_fields)
         lines = [
+            f"    key = (cls{given})",
             "    try:",
-            f"        found = lookup((cls{given}))",
+            "        found = lookup(key)",
             "    except TypeError:",
             "        found = None",
             "    if found is not None: return found",
             *lines,
-            f"    return unique(self, (cls{found}))",
+            "    return unique(self, key)" if is_as_given else f"    return unique(self, (cls{found}))",
         ]
     made = written(cls, "__new__", ["of", *params], lines, namespace)
     made.__annotations__ = {**cls.__init__.__annotations__, "return": cls.__name__}
