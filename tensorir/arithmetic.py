@@ -351,7 +351,8 @@ def binary(op: str, a: object, b: object) -> Expr:
 
 def compare(op: str, a: Any, b: Any) -> Expr:
     """The comparison ``a op b``, folded if both are constants."""
-    a, b = match_operands(a, b)
+    if not (isinstance(a, Expr) and isinstance(b, Expr) and a.dtype is b.dtype):
+        a, b = match_operands(a, b)
     if isinstance(a, (IntImm, FloatImm)) and isinstance(b, (IntImm, FloatImm)) and a.dtype is b.dtype:
         return const(fold_compare(op, a.value, b.value), BOOL)
     return Compare(op, a, b)

@@ -20,7 +20,7 @@ class ComparingAlgebra(ProvingAlgebra):
             return op in ("eq", "le", "ge")
         if not (self.is_exact(a) and self.is_exact(b)):
             return None
-        form = a - b
+        form = a - b if b.terms else a.shift(-b.const)
         if op in ("eq", "ne"):
             equal = self._decide_zero(form, budget)
             return equal if op == "eq" or equal is None else not equal

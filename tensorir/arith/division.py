@@ -150,11 +150,14 @@ class DividingAlgebra(TermAlgebra):
         """``(x // c) * c + x % c`` is ``x``, and ``((y + x // c) % d) * c + x % c`` is ``(y * c + x) % (c * d)``."""
         if len(form.terms) < 2:
             return form
-        mods = [t for t in form.terms if isinstance(t, BinaryOp) and t.op == "floormod" and isinstance(t.b, IntImm)]
+        mods: list[BinaryOp] = []
+        for term in form.terms:
+            if type(term) is BinaryOp and term.op == "floormod" and isinstance(term.b, IntImm):
+                mods.append(term)
         if not mods or not self.is_exact(form):
             return form
         for mod in mods:
-            assert isinstance(mod, BinaryOp) and isinstance(mod.b, IntImm)
+            assert isinstance(mod.b, IntImm)
             divisor, scale = mod.b.value, form.terms[mod]
             whole = self.linear(mod.a)
             quotient = self.floordiv(whole, constant(divisor))
@@ -162,7 +165,7 @@ class DividingAlgebra(TermAlgebra):
                 merged = form.combine(quotient, -scale * divisor).without(mod).combine(whole, scale)
                 return self.merge_remainders(merged)
             for other in mods:
-                assert isinstance(other, BinaryOp) and isinstance(other.b, IntImm)
+                assert isinstance(other.b, IntImm)
                 if form.terms[other] != scale * divisor:
                     continue
                 high = self.linear(other.a)

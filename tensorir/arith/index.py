@@ -76,8 +76,11 @@ class IndexAlgebra(DividingAlgebra):
     def _binary(self, expr: BinaryOp) -> Linear:
         op = expr.op
         a = self.linear(expr.a)
-        if op == "mul" and type(expr.b) is IntImm:
-            return a.scale(expr.b.value)
+        if type(expr.b) is IntImm:
+            if op == "mul":
+                return a.scale(expr.b.value)
+            if op == "add" or op == "sub":
+                return self.merge_remainders(a.shift(expr.b.value if op == "add" else -expr.b.value))
         b = self.linear(expr.b)
         if op == "add":
             return self.merge_remainders(a + b)

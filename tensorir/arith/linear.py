@@ -9,13 +9,14 @@ from typing import Final
 from tilewright.tensorir.expr import Expr
 
 _LIMIT: Final = 1 << 63
-#: Compiled code compares numbers below this limit, which most are, as machine words; the limit itself is none.
+#: Compiled code compares numbers between these limits, as most are, as machine words; ``_LIMIT`` itself is none.
 _SHORT: Final = 1 << 60
+_LEAST: Final = -(1 << 60)
 
 
 def wrap64(value: int) -> int:
     """``value`` as an int64 holds it."""
-    if -_SHORT <= value <= _SHORT or -_LIMIT <= value < _LIMIT:
+    if _LEAST <= value <= _SHORT or -_LIMIT <= value < _LIMIT:
         return value
     return (value + _LIMIT) % (2 * _LIMIT) - _LIMIT
 
@@ -57,12 +58,12 @@ class Linear:
         if factor == 1 and not self.terms:
             return other.shift(self.const)
         const = self.const + factor * other.const
-        if not -_SHORT <= const <= _SHORT:
+        if not _LEAST <= const <= _SHORT:
             const = wrap64(const)
         terms = self.terms.copy()
         for term, coefficient in added.items():
             total = terms.get(term, 0) + factor * coefficient
-            if not -_SHORT <= total <= _SHORT:
+            if not _LEAST <= total <= _SHORT:
                 total = wrap64(total)
             if total:
                 terms[term] = total
@@ -92,7 +93,7 @@ class Linear:
         if not amount:
             return self
         const = self.const + amount
-        if not -_SHORT <= const <= _SHORT:
+        if not _LEAST <= const <= _SHORT:
             const = wrap64(const)
         return Linear(self.terms, const)
 
@@ -105,12 +106,13 @@ class Linear:
         terms: dict[Expr, int] = {}
         for term, coefficient in self.terms.items():
             scaled = coefficient * factor
-            if not -_SHORT <= scaled <= _SHORT:
+            if not _LEAST <= scaled <= _SHORT:
                 scaled = wrap64(scaled)
-            if scaled:
-                terms[term] = scaled
+                if not scaled:
+                    continue
+            terms[term] = scaled
         const = self.const * factor
-        if not -_SHORT <= const <= _SHORT:
+        if not _LEAST <= const <= _SHORT:
             const = wrap64(const)
         return Linear(terms, const)
 
