@@ -23,7 +23,18 @@ from tilewright.tensorir.arith.linear import Linear
 from tilewright.tensorir.arith.pattern import RuleTable
 from tilewright.tensorir.conditions import OPPOSITES, conjuncts
 from tilewright.tensorir.dtype import BOOL, INT64
-from tilewright.tensorir.expr import BinaryOp, Broadcast, BufferLoad, Compare, Expr, IntImm, UnaryOp, compare, const
+from tilewright.tensorir.expr import (
+    BinaryOp,
+    Broadcast,
+    BufferLoad,
+    Compare,
+    Expr,
+    FloatImm,
+    IntImm,
+    UnaryOp,
+    compare,
+    const,
+)
 from tilewright.tensorir.functor import leaves, reads_memory, uses_var
 
 #: Conjunctions of up to this many conditions are searched for conditions that follow from the others.
@@ -38,6 +49,9 @@ _EXACT_TABLES: dict[str, RuleTable] = {
     "float": rules.EXACT_FLOAT_RULES + rules.SELECT_RULES,
 }
 _FAST_TABLES = {**_EXACT_TABLES, "float": rules.EXACT_FLOAT_RULES + rules.FAST_FLOAT_RULES + rules.SELECT_RULES}
+
+#: Expressions that are no operations, at which no rule begins; most that come to the rules are loads.
+_WITHOUT_RULES = frozenset((BufferLoad, Broadcast, FloatImm))
 
 
 class _Scope:
@@ -186,6 +200,8 @@ class RewritingAlgebra(ComparingAlgebra):
         rebuilt = self._rebuild(expr)
         if type(rebuilt) is not type(expr):
             return self.canonical(rebuilt) if rebuilt.dtype is not INT64 else rebuilt
+        if type(rebuilt) in _WITHOUT_RULES:
+            return rebuilt
         table = self._tables.get(rebuilt.dtype.kind)
         changed = None if table is None else table.apply(rebuilt)
         if changed is not None:
