@@ -26,13 +26,15 @@ _LEAST: Final = 1 << 16
 _set = object.__setattr__
 
 _sweeping = forking.Lock()
-_limit = _LEAST
+
+#: The number of nodes above which the table is to be swept, as the only item.
+LIMIT = [_LEAST]
 
 
 def unique(made: N, key: tuple[Any, ...]) -> N:
-    """Return the node of ``key``: ``made``, unless the table has one."""
+    """Return the node of ``key``: ``made``, unless the table has one. Constructors do so without this call."""
     found: N = NODES.setdefault(key, made)
-    if len(NODES) > _limit:
+    if len(NODES) > LIMIT[0]:
         sweep()
     return found
 
@@ -73,7 +75,6 @@ def _made_without_table(kind: Any, fields: list[Any], node: Any) -> Any:
 
 def sweep() -> int:
     """Drop the nodes that only the table refers to, and return their number."""
-    global _limit
     if not _sweeping.acquire(blocking=False):
         return 0
     try:
@@ -81,7 +82,7 @@ def sweep() -> int:
         keys = list(NODES)
         while keys:  # the youngest first: users of a node are younger than it
             _drop_if_unused(keys.pop())
-        _limit = max(_LEAST, 2 * len(NODES))
+        LIMIT[0] = max(_LEAST, 2 * len(NODES))
         return before - len(NODES)
     finally:
         _sweeping.release()

@@ -22,7 +22,7 @@ import operator
 from collections.abc import Callable
 from typing import Any, ClassVar, TypeVar
 
-from tilewright.tensorir.consing import NODES, unique
+from tilewright.tensorir.consing import LIMIT, NODES, sweep, unique
 from tilewright.tensorir.declaration import (
     child,
     children,
@@ -145,6 +145,7 @@ def _constructor(cls: Any, opened: Any) -> Callable[..., Any]:
     params, lines, namespace = parameters(cls)
     names = [name for name, _ in cls.node_fields]
     namespace.update(cls=cls, lookup=NODES.get, make=object.__new__, unique=unique, opened=opened)
+    namespace.update(add=NODES.setdefault, nodes=NODES, limit=LIMIT, sweep=sweep)
     lines += ["    self = make(opened)", "    self._leaves = None"]
     lines += [f"    self.{param.partition('=')[0]} = {param.partition('=')[0]}" for param in params]
     lines.append("    self.__class__ = of")
@@ -166,7 +167,9 @@ def _constructor(cls: Any, opened: Any) -> Callable[..., Any]:
             "        found = None",
             "    if found is not None: return found",
             *lines,
-            "    return unique(self, key)" if is_as_given else f"    return unique(self, (cls{found}))",
+            f"    found = add({'key' if is_as_given else f'(cls{found})'}, self)",
+            "    if len(nodes) > limit[0]: sweep()",
+            "    return found",
         ]
     made = written(cls, "__new__", ["of", *params], lines, namespace)
     made.__annotations__ = {**cls.__init__.__annotations__, "return": cls.__name__}
