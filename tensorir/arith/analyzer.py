@@ -152,6 +152,8 @@ class Analyzer(RewritingAlgebra):
     def prove(self, condition: ExprLike) -> bool:
         """Return whether ``condition`` always holds. False means that no proof was found."""
         condition = as_expr(condition, BOOL)
+        if type(condition) is IntImm:
+            return bool(condition.value)
         if isinstance(condition, BinaryOp) and condition.op == "and":
             return self.prove(condition.a) and self.prove(condition.b)
         if isinstance(condition, Compare) and condition.a.dtype is INT64:

@@ -28,12 +28,12 @@ class TermAlgebra(BoundedTerms):
         return constant(int(bounds.lower)) if bounds.is_point else Linear({expr: 1}, 0)
 
     def _is_data(self, expr: Expr) -> bool:
-        operands: tuple[Expr, ...] = ()
+        is_index = False
         if isinstance(expr, BinaryOp) and expr.op in ("floordiv", "floormod", "min", "max"):
-            operands = (expr.a, expr.b)
+            is_index = self.is_exact(self.linear(expr.a)) and self.is_exact(self.linear(expr.b))
         elif isinstance(expr, Select):
-            operands = (expr.true_value, expr.false_value)
-        if operands and all(self.is_exact(self.linear(operand)) for operand in operands):
+            is_index = self.is_exact(self.linear(expr.true_value)) and self.is_exact(self.linear(expr.false_value))
+        if is_index:
             return False
         bounds = self.term_interval(expr)
         return not (bounds.lower >= SMALL.lower and bounds.upper <= SMALL.upper)
