@@ -152,9 +152,9 @@ def with_end(path: Sequence[Stmt], new: Stmt | None) -> Stmt | None:
         if type(outer) is SeqStmt:
             parts = [new if part is old else part for part in outer.stmts]
             new = sequence(*parts) if new is not None or len(parts) > 1 else None
-        elif isinstance(outer, For) and new is not None:
+        elif new is not None and type(outer) is For:
             new = with_loop_body(outer, new)
-        elif isinstance(outer, Allocate) and new is not None:
+        elif new is not None and type(outer) is Allocate:
             new = Allocate(outer.buffer, new)
         old = outer
     return new
@@ -167,10 +167,7 @@ def without_allocation(stmt: Stmt, buffer: Buffer) -> Stmt:
             return stmt.body
         return Allocate(stmt.buffer, without_allocation(stmt.body, buffer))
     if isinstance(stmt, For):
-        body = without_allocation(stmt.body, buffer)
-        if body is stmt.body:
-            return stmt
-        return For(stmt.var, stmt.min, stmt.extent, stmt.kind, body, stmt.annotations)
+        return stmt.with_body(without_allocation(stmt.body, buffer))
     if isinstance(stmt, SeqStmt):
         parts = tuple(without_allocation(part, buffer) for part in stmt.stmts)
         return stmt if all(a is b for a, b in zip(parts, stmt.stmts, strict=True)) else SeqStmt(parts)
@@ -179,10 +176,9 @@ def without_allocation(stmt: Stmt, buffer: Buffer) -> Stmt:
 
 def with_loop_body(loop: For, body: Stmt) -> For:
     """The loop with another body."""
-    if body is loop.body:
-        return loop
-    made = For(loop.var, loop.min, loop.extent, loop.kind, body, loop.annotations)
-    inherit(made, loop)
+    made = loop.with_body(body)
+    if made is not loop:
+        inherit(made, loop)
     return made
 
 
