@@ -92,13 +92,13 @@ def split(state: State, ref: LoopRef, factors: Sequence[Any]) -> tuple[State, li
     return state.replace({loop: body}, one_to_one=True), [LoopRef(var) for var in variables]
 
 
-def _chain(state: State, refs: Sequence[LoopRef], what: str) -> list[For]:
-    """The loops from the outermost to the innermost of ``refs``, which must be perfectly nested."""
-    loops = [state.loop(ref) for ref in refs]
-    if len({id(loop) for loop in loops}) != len(loops):
+def _chain(state: State, refs: Sequence[LoopRef], what: str) -> tuple[list[For], list[For]]:
+    """The loops of ``refs``, and those from the outermost to the innermost of them, which must be perfectly nested."""
+    paths = [state.loop_path(ref) for ref in refs]
+    loops = loops_in([path[-1] for path in paths])
+    if len(set(loops)) != len(loops):
         state.fail(f"cannot {what}: a loop is given twice")
-    depths = {id(loop): len(state.loop_path(ref)) for loop, ref in zip(loops, refs, strict=True)}
-    ordered = sorted(loops, key=lambda loop: depths[id(loop)])
+    ordered = loops_in([path[-1] for path in sorted(paths, key=len)])
     chain = [ordered[0]]
     while chain[-1] is not ordered[-1]:
         below = chain[-1].body
@@ -109,19 +109,18 @@ def _chain(state: State, refs: Sequence[LoopRef], what: str) -> list[For]:
                 "is not directly around the next loop",
             )
         chain.append(below)
-    missing = [loop for loop in loops if not any(loop is found for found in chain)]
+    missing = [loop for loop in loops if loop not in chain]
     if missing:
         state.fail(f"cannot {what}: loop {missing[0].var.name} is not in the same nest as the others", missing[0])
-    return chain
+    return loops, chain
 
 
 def fuse(state: State, refs: Sequence[LoopRef]) -> tuple[State, LoopRef]:
     """Implement :meth:`.Schedule.fuse`."""
     if not refs:
         state.fail("fuse: expected at least one loop")
-    chain = _chain(state, refs, "fuse")
-    loops = [state.loop(ref) for ref in refs]
-    if len(chain) != len(loops) or any(a is not b for a, b in zip(chain, loops, strict=True)):
+    loops, chain = _chain(state, refs, "fuse")
+    if chain != loops:
         state.fail("cannot fuse: the loops must be directly nested, and given outermost first", chain[0])
     own = {loop.var for loop in chain}
     for loop in chain:
@@ -150,8 +149,8 @@ def reorder(state: State, refs: Sequence[LoopRef], reassociate: bool = False) ->
     """Implement :meth:`.Schedule.reorder`."""
     if not refs:
         state.fail("reorder: expected at least one loop")
-    chain = _chain(state, refs, "reorder")
-    wanted = iter([state.loop(ref) for ref in refs])
+    loops, chain = _chain(state, refs, "reorder")
+    wanted = iter(loops)
     named = {ref.var for ref in refs}
     order = [next(wanted) if loop.var in named else loop for loop in chain]
     placed: set[Var] = {loop.var for loop in chain}
@@ -250,7 +249,9 @@ _KINDS = {"parallel": "parallel", "vectorize": "vectorized"}
 
 
 def _mark(state: State, ref: LoopRef, what: str) -> State:
-    path, loop = state.loop_path(ref), state.loop(ref)
+    path = state.loop_path(ref)
+    loop = path[-1]
+    assert isinstance(loop, For)
     check_independent(state, path, what, allow_reduction=bool(loop.annotations.get(REASSOCIATE)))
     return state.replace({loop: For(loop.var, loop.min, loop.extent, _KINDS[what], loop.body, loop.annotations)})
 
