@@ -37,18 +37,18 @@ def accesses(block: Block) -> Accesses:
     try:  # most blocks are asked many times
         found: Accesses = block._notes[accesses]
     except (AttributeError, KeyError):
-        found = notes_on(block)[accesses] = _collected(block)
+        found = notes_on(block)[accesses] = _collected(block.init, block.body)
     return found
 
 
-def _collected(block: Block) -> Accesses:
+def _collected(init: Stmt | None, body: Stmt) -> Accesses:
     reads: dict[Buffer, list[BufferLoad]] = {}
     writes: dict[Buffer, list[BufferStore]] = {}
     inner: set[Var] = set()
     local: set[Buffer] = set()
     loads: list[BufferLoad] = []
     stores: list[BufferStore] = []
-    for part in (block.init, block.body):
+    for part in (init, body):
         loads, stores = [], []
         if part is None:
             continue
@@ -85,18 +85,19 @@ def _collected(block: Block) -> Accesses:
 _ZERO, _ONE = as_expr(0), as_expr(1)
 
 
-def _regions_of(block: Block) -> tuple[tuple[BufferRegion, ...], tuple[BufferRegion, ...]]:
-    """The declared reads and writes of a block: its accesses in terms of its iteration variables.
+def _regions_of(
+    found: Accesses, iters: Sequence[IterVar], has_init: bool
+) -> tuple[tuple[BufferRegion, ...], tuple[BufferRegion, ...]]:
+    """The declared reads and writes of a block with accesses ``found``, in terms of its iteration variables.
 
     A buffer that a reduction with init reads and writes counts as written only. An index that uses variables defined
     inside the body stands for the whole dimension.
     """
-    found = accesses(block)
-    inner = found.inner.difference([item.var for item in block.iters])
+    inner = found.inner.difference([item.var for item in iters])
     points: dict[Expr, Range] = {}
     reads: list[BufferRegion] = []
     for buffer, loads in found.reads.items():
-        if buffer not in found.writes or block.init is None:
+        if buffer not in found.writes or not has_init:
             reads.extend(_distinct_regions(buffer, [load.indices for load in loads], inner, points))
     writes: list[BufferRegion] = []
     for buffer, stores in found.writes.items():
@@ -145,16 +146,10 @@ def new_block(
     annotations: Mapping[str, object] | None = None,
 ) -> Block:
     """Return a block with its reads and writes collected from its body."""
-    return _with_regions(Block(name, tuple(iters), predicate, (), (), init, body, dict(annotations or {})))
-
-
-def _with_regions(block: Block) -> Block:
-    """Return the block with its reads and writes collected again from its body."""
-    reads, writes = _regions_of(block)
-    made = Block(
-        block.name, block.iters, block.predicate, reads, writes, block.init, block.body, block.annotations, block.needed
-    )
-    notes_on(made)[accesses] = accesses(block)
+    found = _collected(init, body)
+    reads, writes = _regions_of(found, iters, init is not None)
+    made = Block(name, tuple(iters), predicate, reads, writes, init, body, dict(annotations or {}))
+    notes_on(made)[accesses] = found
     return made
 
 
@@ -193,20 +188,25 @@ def change_block(
     new_body = block.body if body is None else body
     changed = new_init is not block.init or new_body is not block.body
     changed = changed or any(a.var is not b.var for a, b in zip(new_iters, block.iters, strict=False))
+    reads, writes = block.reads, block.writes
+    found: Accesses | None
+    if changed:
+        found = _collected(new_init, new_body)
+        reads, writes = _regions_of(found, new_iters, new_init is not None)
+    else:
+        found = notes_on(block).get(accesses)
     made = Block(
         block.name if name is None else name,
         new_iters,
         block.predicate if isinstance(predicate, _Keep) else predicate,
-        block.reads,
-        block.writes,
+        reads,
+        writes,
         new_init,
         new_body,
         block.annotations if annotations is None else annotations,
         block.needed if isinstance(needed, _Keep) else needed,
     )
-    if changed:
-        made = _with_regions(made)
-    elif accesses in notes_on(block):
-        notes_on(made)[accesses] = accesses(block)
+    if found is not None:
+        notes_on(made)[accesses] = found
     inherit(made, block)
     return made
