@@ -16,10 +16,11 @@ from tilewright.tensorir.stmt import Block, BufferStore, For, Stmt
 
 def _roles(block: Block) -> Mapping[Node, str]:
     """The kinds of iteration variables of ``block`` that each variable around it drives, found once for each block."""
-    notes = notes_on(block)
-    roles: dict[Node, str] | None = notes.get(_roles)
-    if roles is None:
-        roles = notes[_roles] = {}
+    roles: dict[Node, str]
+    try:  # most blocks are asked about several loops
+        roles = block._notes[_roles]
+    except (AttributeError, KeyError):
+        roles = notes_on(block)[_roles] = {}
         for item in block.iters:
             for leaf in leaves(item.value):
                 roles[leaf] = item.kind if roles.get(leaf, item.kind) == item.kind else "both"

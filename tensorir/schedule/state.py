@@ -199,7 +199,7 @@ class State:
 
     def is_parameter(self, buffer: Buffer) -> bool:
         """Return whether ``buffer`` is a parameter of the function (and not allocated in it)."""
-        return any(param is buffer for param in self._func.params)
+        return buffer in self._func.params
 
     def buffers(self) -> dict[str, Buffer]:
         """All buffers by name; the parameters first."""
