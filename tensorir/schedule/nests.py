@@ -133,7 +133,9 @@ def rewrite(stmt: Stmt, table: Mapping[Stmt, Stmt | None], within: Set[Stmt] | N
             return None
         return with_loop_body(stmt, body) if isinstance(stmt, For) else Allocate(stmt.buffer, body)
     if type(stmt) is SeqStmt:
-        parts = [rewrite(part, table, within) for part in stmt.stmts]
+        parts = [
+            part if within is not None and part not in within else rewrite(part, table, within) for part in stmt.stmts
+        ]
         if all(map(operator.is_, parts, stmt.stmts)):
             return stmt
         kept = [part for part in parts if part is not None]
