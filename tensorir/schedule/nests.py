@@ -37,27 +37,27 @@ class _Contents:
     """
 
     def __init__(self, sequence: SeqStmt) -> None:
-        self.blocks: tuple[Block, ...] = ()
         blocks: list[Block] = []
-        self.places: dict[Var | str, Stmt] = {}
+        places: dict[Var | str, Stmt] = {}
         for part in sequence.stmts:
             stmt = part
             while True:
                 if type(stmt) is For:
-                    self.places[stmt.var] = part
+                    places[stmt.var] = part
                     stmt = stmt.body
                 elif type(stmt) is Allocate:
                     stmt = stmt.body
                 else:
                     break
             if type(stmt) is Block:
-                self.places[stmt.name] = part
+                places[stmt.name] = part
                 blocks.append(stmt)
             elif type(stmt) is SeqStmt:
                 inner = _contents(stmt)
-                self.places.update(dict.fromkeys(inner.places, part))
+                places.update(dict.fromkeys(inner.places, part))
                 blocks.extend(inner.blocks)
-        self.blocks = tuple(blocks)
+        self.blocks: tuple[Block, ...] = tuple(blocks)
+        self.places: dict[Var | str, Stmt] = places
 
 
 def _contents(sequence: SeqStmt) -> _Contents:
@@ -112,11 +112,14 @@ def allocated_buffers(stmt: Stmt) -> list[Buffer]:
     return [found.buffer for found in walk_nests(stmt) if isinstance(found, Allocate)]
 
 
-def rewrite(stmt: Stmt, table: Mapping[Stmt, Stmt | None], within: Set[Stmt] | None = None) -> Stmt | None:
+def rewrite(
+    stmt: Stmt, table: Mapping[Stmt, Stmt | None], within: Set[Stmt] | None = None, unused: Buffer | None = None
+) -> Stmt | None:
     """Return ``stmt`` with the statements in ``table`` replaced (None: removed); None if it becomes empty.
 
     Args:
         within: the statements in ``table`` and those around them, if they are known: no other is entered.
+        unused: a buffer that nothing accesses any more; its allocation, around statements in ``table``, is removed.
     """
     if stmt in table:
         new = table[stmt]
@@ -126,7 +129,9 @@ def rewrite(stmt: Stmt, table: Mapping[Stmt, Stmt | None], within: Set[Stmt] | N
     if within is not None and stmt not in within:
         return stmt
     if isinstance(stmt, (For, Allocate)):
-        body = rewrite(stmt.body, table, within)
+        body = rewrite(stmt.body, table, within, unused)
+        if isinstance(stmt, Allocate) and stmt.buffer is unused:
+            return body
         if body is stmt.body:
             return stmt
         if body is None:
@@ -134,7 +139,8 @@ def rewrite(stmt: Stmt, table: Mapping[Stmt, Stmt | None], within: Set[Stmt] | N
         return with_loop_body(stmt, body) if isinstance(stmt, For) else Allocate(stmt.buffer, body)
     if type(stmt) is SeqStmt:
         parts = [
-            part if within is not None and part not in within else rewrite(part, table, within) for part in stmt.stmts
+            part if within is not None and part not in within else rewrite(part, table, within, unused)
+            for part in stmt.stmts
         ]
         if all(map(operator.is_, parts, stmt.stmts)):
             return stmt
@@ -160,20 +166,6 @@ def with_end(path: Sequence[Stmt], new: Stmt | None) -> Stmt | None:
             new = Allocate(outer.buffer, new)
         old = outer
     return new
-
-
-def without_allocation(stmt: Stmt, buffer: Buffer) -> Stmt:
-    """``stmt`` without the allocation of ``buffer``."""
-    if isinstance(stmt, Allocate):
-        if stmt.buffer is buffer:
-            return stmt.body
-        return Allocate(stmt.buffer, without_allocation(stmt.body, buffer))
-    if isinstance(stmt, For):
-        return stmt.with_body(without_allocation(stmt.body, buffer))
-    if isinstance(stmt, SeqStmt):
-        parts = tuple(without_allocation(part, buffer) for part in stmt.stmts)
-        return stmt if all(a is b for a, b in zip(parts, stmt.stmts, strict=True)) else SeqStmt(parts)
-    return stmt
 
 
 def with_loop_body(loop: For, body: Stmt) -> For:

@@ -27,7 +27,6 @@ from tilewright.tensorir.schedule.nests import (
     rewrite,
     walk_nests,
     with_end,
-    without_allocation,
 )
 from tilewright.tensorir.schedule.questions import Questions
 from tilewright.tensorir.stmt import Allocate, Block, For, PrimFunc, SeqStmt, Stmt
@@ -239,7 +238,7 @@ class State:
         """The state with statements replaced (None: removed, with the loops that become empty).
 
         Args:
-            unused: a buffer that nothing accesses any more: its allocation is removed.
+            unused: a buffer that nothing accesses any more, but statements in ``table`` did: its allocation is removed.
         """
         paths = []
         for stmt in table:
@@ -249,13 +248,11 @@ class State:
                 break  # another statement may be anywhere
             paths.append(path)
         if len(paths) < len(table):
-            body = rewrite(self.body, table)
-        elif len(paths) == 1:
+            body = rewrite(self.body, table, unused=unused)
+        elif len(paths) == 1 and unused is None:
             body = with_end(paths[0], table[paths[0][-1]])
         else:
-            body = rewrite(self.body, table, {stmt for path in paths for stmt in path})
-        if unused is not None and body is not None:
-            body = without_allocation(body, unused)
+            body = rewrite(self.body, table, {stmt for path in paths for stmt in path}, unused)
         return self._edited(body, table, one_to_one)
 
     def _edited(self, body: Stmt | None, table: Mapping[Stmt, Stmt | None], one_to_one: bool) -> State:
