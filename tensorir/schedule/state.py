@@ -83,20 +83,19 @@ class State:
 
     def _check(self, stmt: Stmt, names: set[str], variables: set[Var]) -> None:
         """Check that a function can be scheduled."""
+        while isinstance(stmt, (For, Allocate)):
+            if isinstance(stmt, For):
+                if stmt.var in variables:
+                    self.fail(f"two loops have the same variable {stmt.var.name}", stmt)
+                variables.add(stmt.var)
+            stmt = stmt.body
         if isinstance(stmt, Block):
             if stmt.name in names:
                 self.fail(f"two blocks are named {stmt.name}; expected unique names", stmt)
             names.add(stmt.name)
-        elif isinstance(stmt, For):
-            if stmt.var in variables:
-                self.fail(f"two loops have the same variable {stmt.var.name}", stmt)
-            variables.add(stmt.var)
-            self._check(stmt.body, names, variables)
         elif isinstance(stmt, SeqStmt):
             for part in stmt.stmts:
                 self._check(part, names, variables)
-        elif isinstance(stmt, Allocate):
-            self._check(stmt.body, names, variables)
         else:
             self.fail(
                 f"a schedule needs every computation in a block; found {type(stmt).__name__} outside of blocks", stmt
