@@ -187,7 +187,8 @@ def change_block(
     new_init = block.init if isinstance(init, _Keep) else init
     new_body = block.body if body is None else body
     changed = new_init is not block.init or new_body is not block.body
-    changed = changed or any(a.var is not b.var for a, b in zip(new_iters, block.iters, strict=False))
+    if not changed and new_iters is not block.iters:
+        changed = any(a.var is not b.var for a, b in zip(new_iters, block.iters, strict=False))
     reads, writes = block.reads, block.writes
     found: Accesses | None
     if changed:
