@@ -21,7 +21,7 @@ from tilewright.tensorir.expr import (
     Var,
     as_expr,
 )
-from tilewright.tensorir.functor import CHOICES, kinds, uses_var, walk_to
+from tilewright.tensorir.functor import CHOICES, kinds, leaves, uses_var, walk_to
 from tilewright.tensorir.keys import AUTO, MANUAL, SCHEDULE_MODE
 from tilewright.tensorir.schedule import BlockRef, LoopRef, Schedule
 from tilewright.tensorir.schedule.blocks import accesses
@@ -123,14 +123,14 @@ def axis_of(access: BufferLoad | BufferStore, var: Var) -> int | None:
             if found is not None:
                 return None
             found = axis
-        elif uses_var(index, {var}):
+        elif var in leaves(index):
             return None
     return found
 
 
 def uses(access: BufferLoad | BufferStore, var: Var) -> bool:
     """Return whether some index of an access depends on ``var``."""
-    return any(uses_var(index, {var}) for index in access.indices)
+    return any(var in leaves(index) for index in access.indices)
 
 
 def shared_by(access: BufferLoad | BufferStore, var: Var) -> int | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 from tilewright.passes.schedule.cost import MOST_COPIED, MOST_NESTED, is_expensive
 from tilewright.passes.schedule.facts import (
     block_of,
@@ -120,7 +122,7 @@ def _depth(block: Block) -> int:
     level: set[Node] = {store.value for store in stores(block)}
     while level and depth <= MOST_NESTED:
         depth += 1
-        level = {part for node in level for part in node.parts()}
+        level = set(itertools.chain.from_iterable([node.parts() for node in level]))
     return depth
 
 

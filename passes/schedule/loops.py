@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tilewright.passes.schedule.facts import block_of, constant, loop_of
 from tilewright.tensorir.expr import Expr
-from tilewright.tensorir.functor import uses_var
+from tilewright.tensorir.functor import leaves
 from tilewright.tensorir.schedule import BlockRef, LoopRef, Schedule
 
 #: Lanes of the longest vectors: bytes in a register of 512 bits.
@@ -13,7 +13,7 @@ _MOST_LANES = 64
 
 def uses_loop(expr: Expr, loop: LoopRef) -> bool:
     """Return whether ``expr`` depends on the variable of ``loop``."""
-    return uses_var(expr, {loop.var})
+    return loop.var in leaves(expr)
 
 
 def loop_kinds(schedule: Schedule, ref: BlockRef, loops: list[LoopRef]) -> dict[LoopRef, str]:
