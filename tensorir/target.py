@@ -47,8 +47,14 @@ def process_triple() -> str:
 
 
 @functools.cache
+def host_features() -> llvm.FeatureMap:
+    """Return LLVM's features by name, with whether this processor has them. Cached: asking takes .3 ms."""
+    return llvm.get_host_cpu_features()
+
+
+@functools.cache
 def _host_cpu() -> tuple[str, frozenset[str]]:
-    present = frozenset(name for name, present in llvm.get_host_cpu_features().items() if present)
+    present = frozenset([name for name, present in host_features().items() if present])
     # Where LLVM cannot query the system, as on a Mac, it names the processor but no features.
     return llvm.get_host_cpu_name(), present | architecture_of(process_triple()).features
 

@@ -35,7 +35,7 @@ from tilewright.tensorir.functor import walk_statements
 from tilewright.tensorir.keys import KIND, LLVM_VECTORIZE
 from tilewright.tensorir.llvm_context import fresh_context
 from tilewright.tensorir.stmt import Allocate, BufferStore, For, PrimFunc
-from tilewright.tensorir.target import Target, process_triple
+from tilewright.tensorir.target import Target, host_features, process_triple
 from tilewright.tensorir.tensor_intrins import LLVM_SYMBOL
 
 _LOG = logging.getLogger("tilewright.codegen")
@@ -146,7 +146,7 @@ def _borrowed_machine(target: Target, effort: Effort) -> Iterator[_Machine]:
 
 @functools.cache
 def _host_features() -> str:
-    return str(llvm.get_host_cpu_features().flatten())
+    return str(host_features().flatten())
 
 
 def _optimize(module: llvm.ModuleRef, machine: llvm.TargetMachine, effort: Effort, llvm_ir: str) -> None:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from tilewright.passes.tensor.copied_parts import Parts, selected, split_number, value_of
 from tilewright.passes.tensor.scoped import ScopedMutator
 from tilewright.tensorir.arith.analyzer import Analyzer
 from tilewright.tensorir.arith.folds import fold, is_false, is_true
@@ -37,7 +38,7 @@ from tilewright.tensorir.expr import (
     const,
 )
 from tilewright.tensorir.folding import wrap_integer
-from tilewright.tensorir.functor import COMPARISONS, Mutator, kinds, leaves
+from tilewright.tensorir.functor import COMPARISONS, kinds, leaves
 from tilewright.tensorir.sources import TRACING, inherit
 from tilewright.tensorir.stmt import Allocate, BufferStore, For, IfThenElse, LetStmt, PrimFunc, Stmt, sequence
 
@@ -48,16 +49,6 @@ _Steps = tuple[Expr | None, int, tuple[tuple[Var, int], ...]]
 #: The variables that numbers replace in an expression, outermost first, and its copies for all combinations of their
 #: numbers, those of the innermost variable next to each other.
 _Table = tuple[tuple[Var, ...], list[Expr]]
-
-
-class _Parts(Mutator):
-    """Replaces each part of a node by another expression."""
-
-    def __init__(self, replaced: Mapping[Any, Expr]) -> None:
-        self.replaced = replaced
-
-    def mutate(self, node: Any) -> Any:
-        return self.replaced[node]
 
 
 class FoldingCopier(ScopedMutator):
@@ -110,7 +101,7 @@ class FoldingCopier(ScopedMutator):
             for place in range(len(values)):
                 self._place[var] = place
                 self._places = {}
-                made.append(self._copy(stmt, {var: _value_of(var, values[place])}))
+                made.append(self._copy(stmt, {var: value_of(var, values[place])}))
         self._numbers.pop(var, None)
         self._places = {}
         return made
@@ -127,7 +118,7 @@ class FoldingCopier(ScopedMutator):
         if store.predicate is not None or len(store.indices) != 1:
             return None
         outer = self.values, self._copying
-        self.values, self._copying = {**self.values, var: _value_of(var, values[0])}, True
+        self.values, self._copying = {**self.values, var: value_of(var, values[0])}, True
         stored = self._column(store.value, var, len(values))
         indices = None if stored is None else self._column(store.indices[0], var, len(values))
         buffer = self.mutate_buffer(store.buffer)
@@ -248,10 +239,10 @@ class FoldingCopier(ScopedMutator):
         if type(expr) is Ramp:
             return [expr.with_operands(base, stride) for base, stride in zip(*columns, strict=True)]
         if type(expr) is Select:
-            return [_selected(*choice) for choice in zip(*columns, strict=True)]
+            return [selected(*choice) for choice in zip(*columns, strict=True)]
         made: list[Expr] = []
         for column in zip(*columns, strict=True):
-            made.append(fold(expr.rebuild(_Parts(dict(zip(parts, column, strict=True))))))
+            made.append(fold(expr.rebuild(Parts(dict(zip(parts, column, strict=True))))))
         return made
 
     def _spread(self, expr: Expr, names: tuple[Var, ...]) -> list[Expr]:
@@ -281,8 +272,8 @@ class FoldingCopier(ScopedMutator):
             number = self.values.get(expr)
             return (expr, 0, ()) if number is None else (None, 0, ((expr, 1),)) if type(number) is IntImm else None
         if self.values.keys().isdisjoint(leaves(expr)):
-            rest, fixed = _split(expr)
-            return (rest, fixed, ()) if rest is None or _split(rest)[0] is rest else None
+            rest, fixed = split_number(expr)
+            return (rest, fixed, ()) if rest is None or split_number(rest)[0] is rest else None
         if not isinstance(expr, BinaryOp) or expr.op not in ("add", "sub", "mul"):
             return None
         b = self._find_steps(expr.b)
@@ -403,8 +394,8 @@ class FoldingCopier(ScopedMutator):
 
     def _sum(self, op: str, a: Expr, b: Expr) -> Expr:
         """Build ``a + b`` or ``a - b`` with the constant part last."""
-        x, fixed = _split(a)
-        y, part = _split(b)
+        x, fixed = split_number(a)
+        y, part = split_number(b)
         fixed += part if op == "add" else -part
         if y is None:
             whole = x
@@ -453,26 +444,3 @@ class FoldingCopier(ScopedMutator):
 
     def mutate_UnaryOp(self, op: UnaryOp) -> Expr:
         return fold(UnaryOp(op.op, self.mutate(op.a)))
-
-
-def _value_of(var: Var, value: Expr | int) -> Expr:
-    return value if isinstance(value, Expr) else const(value, var.dtype)
-
-
-def _selected(condition: Expr, true_value: Expr, false_value: Expr) -> Expr:
-    """Build a selection, or what a constant condition selects."""
-    if is_true(condition):
-        return true_value
-    return false_value if is_false(condition) else fold(Select(condition, true_value, false_value))
-
-
-def _split(expr: Expr) -> tuple[Expr | None, int]:
-    """Split an int64 into a non-constant part (None: zero) and a constant."""
-    if isinstance(expr, IntImm):
-        return None, expr.value
-    if isinstance(expr, BinaryOp) and isinstance(expr.b, IntImm):
-        if expr.op == "add":
-            return expr.a, expr.b.value
-        if expr.op == "sub":
-            return expr.a, -expr.b.value
-    return expr, 0
