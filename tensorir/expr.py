@@ -301,7 +301,7 @@ def as_indices(indices: Any, dtype: DataType | None = None) -> tuple[Expr, ...]:
     return indices
 
 
-def check_access(accessed: Buffer, indices: tuple[Expr, ...], predicate: Expr | None) -> int:
+def check_access(accessed: Buffer, indices: Any, predicate: Expr | None) -> int:
     """Check an access to a buffer and return its number of lanes; 0 if the indices are to be converted before
     (:func:`as_indices`).
 
@@ -310,13 +310,14 @@ def check_access(accessed: Buffer, indices: tuple[Expr, ...], predicate: Expr | 
     """
     if type(indices) is not tuple:
         return 0
-    if len(indices) != len(accessed.shape):
-        indices = as_indices(indices)  # an index that is no number is the first error
+    given: tuple[Any, ...] = indices
+    if len(given) != len(accessed.shape):
+        as_indices(given)  # an index that is no number is the first error
         raise ArgumentTypeError(
-            f"buffer {accessed.name} has {len(accessed.shape)} dimensions, found {len(indices)} indices"
+            f"buffer {accessed.name} has {len(accessed.shape)} dimensions, found {len(given)} indices"
         )
     lanes = 1
-    for index in indices:
+    for index in given:
         if not isinstance(index, Expr):
             return 0
         dtype = index.dtype

@@ -27,7 +27,7 @@ class Place:
     parent: Place | None
     loop: For | None = None
     condition: Expr | None = None
-    _chain: tuple[Place, ...] = dataclasses.field(default=(), init=False, repr=False)
+    _chain: tuple[Place, ...] = ()
 
     def chain(self) -> tuple[Place, ...]:
         """Return the places from the function's body to this one."""
