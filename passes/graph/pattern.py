@@ -122,9 +122,12 @@ class Op(Pattern):
         """Return whether calls of ``op`` may match."""
         found = self._taken.get(op)
         if found is None:
-            which = self.which
-            found = self._taken[op] = which == op.name if type(which) is str else bool(which(op))  # type: ignore[operator]
+            found = self._taken[op] = self.is_named(op)
         return found
+
+    def is_named(self, op: Operator) -> bool:
+        """Return whether ``op`` has the name or the trait; unlike :meth:`takes`, this keeps no answer."""
+        return self.which == op.name if isinstance(self.which, str) else bool(self.which(op))
 
     def match(self, node: Expr, found: Match) -> bool:
         if type(node) is not Call:
@@ -179,11 +182,8 @@ class Rules:
         """Return the rules whose pattern has a call of ``op`` at its root."""
         found = self._of_operator.get(op)
         if found is None:
-            found = self._of_operator[op] = []
-            for rule in self.rules:
-                which = rule.pattern.which
-                if which == op.name if type(which) is str else which(op):  # type: ignore[operator]
-                    found.append(rule)
+            # Whole when it is entered: another thread may look it up at once.
+            found = self._of_operator[op] = [rule for rule in self.rules if rule.pattern.is_named(op)]
         return found
 
     def apply(self, node: Expr) -> Expr:
