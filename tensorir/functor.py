@@ -172,14 +172,11 @@ class Mutator:
 
     def mutate_all(self, nodes: tuple[Any, ...]) -> tuple[Any, ...]:
         """Each of ``nodes`` mutated; the same tuple if none changed."""
-        made: list[Any] = []
-        changed = False
-        for node in nodes:
-            new = self.mutate(node)
-            made.append(new)
-            if new is not node:
-                changed = True
-        return tuple(made) if changed else nodes
+        if len(nodes) == 1:  # most accesses have one index
+            new = self.mutate(nodes[0])
+            return nodes if new is nodes[0] else (new,)
+        made = tuple([self.mutate(node) for node in nodes])
+        return nodes if made == nodes else made
 
     def mutate_buffer(self, buffer: Buffer) -> Buffer:
         """The new form of a used buffer."""
