@@ -320,7 +320,9 @@ class Broadcast(PureExpr):
 
 def binary(op: str, a: object, b: object) -> Expr:
     """``a op b`` with constants folded and the neutral elements of integer arithmetic dropped."""
-    if not (isinstance(a, Expr) and isinstance(b, Expr) and a.dtype is b.dtype):
+    if type(b) is int and isinstance(a, Expr) and a.dtype is INT64:  # most are indices and numbers
+        b = as_expr(b)
+    elif not (isinstance(a, Expr) and isinstance(b, Expr) and a.dtype is b.dtype):
         a, b = match_operands(a, b)
     if type(b) is IntImm:
         if type(a) is IntImm and a.dtype is b.dtype:
@@ -351,7 +353,9 @@ def binary(op: str, a: object, b: object) -> Expr:
 
 def compare(op: str, a: Any, b: Any) -> Expr:
     """The comparison ``a op b``, folded if both are constants."""
-    if not (isinstance(a, Expr) and isinstance(b, Expr) and a.dtype is b.dtype):
+    if type(b) is int and isinstance(a, Expr) and a.dtype is INT64:
+        b = as_expr(b)
+    elif not (isinstance(a, Expr) and isinstance(b, Expr) and a.dtype is b.dtype):
         a, b = match_operands(a, b)
     if isinstance(a, (IntImm, FloatImm)) and isinstance(b, (IntImm, FloatImm)) and a.dtype is b.dtype:
         return const(fold_compare(op, a.value, b.value), BOOL)
