@@ -37,6 +37,7 @@ class BoundedTerms:
     def __init__(self, findings: Findings | None = None) -> None:
         self.findings = found = Findings() if findings is None else findings
         self.order = found.order
+        self._sums = found.order.sums
         self._factors = found.factors
         self._data = found.data
         #: Number of open blocks, each of which enters an earlier scope again at its end.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from tilewright.tensorir.arith.division import DividingAlgebra
 from tilewright.tensorir.arith.facts import Findings
-from tilewright.tensorir.arith.linear import Linear, constant
+from tilewright.tensorir.arith.linear import ZERO, Linear, constant
 from tilewright.tensorir.expr import BinaryOp, Expr, IntImm, UnaryOp, Var
 from tilewright.tensorir.folding import INTEGER_DIVISIONS
 
@@ -47,11 +47,25 @@ class IndexAlgebra(DividingAlgebra):
         return found
 
     def _convert(self, expr: Expr) -> Linear:
+        made = self._sums.get(expr)
+        if made is not None and self._is_sum_of_terms(made):
+            return made
         if type(expr) is BinaryOp:
             return self._binary(expr)
         if type(expr) is UnaryOp and expr.op == "neg":
             return -self.linear(expr.a)
         return self._operand_form(expr)
+
+    def _is_sum_of_terms(self, form: Linear) -> bool:
+        """Return whether a sum that was made of ``form`` at another place has that form here, too: no more is known of
+        its terms, and no remainder meets its quotient (so that none does in a part of the sum)."""
+        remainders = False
+        for term in form.terms:
+            if self.linear(term).single() is not term:
+                return False
+            if type(term) is BinaryOp and term.op == "floormod":
+                remainders = True
+        return not remainders or self.merge_remainders(form) is form
 
     def _operand_form(self, expr: Expr) -> Linear:
         result = self.operand(expr)
@@ -75,6 +89,8 @@ class IndexAlgebra(DividingAlgebra):
 
     def _binary(self, expr: BinaryOp) -> Linear:
         op = expr.op
+        if op == "sub" and expr.a is expr.b:  # the distance from an element to itself
+            return ZERO
         a = self.linear(expr.a)
         if type(expr.b) is IntImm:
             if op == "mul":

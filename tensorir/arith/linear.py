@@ -25,11 +25,13 @@ class Linear:
     """``sum(coefficient * term) + const``. Terms are expressions that are no sums or constants themselves;
     no coefficient is zero. Instances are immutable values."""
 
-    __slots__ = ("const", "terms")
+    __slots__ = ("const", "terms", "written")
 
     def __init__(self, terms: dict[Expr, int], const: int) -> None:
         self.terms = terms
         self.const = const
+        #: The sum that was made of it: the one to use while :attr:`TermOrder.sums` has it.
+        self.written: Expr | None = None
 
     @property
     def key(self) -> tuple[object, int]:

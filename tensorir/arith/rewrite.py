@@ -159,6 +159,10 @@ class RewritingAlgebra(ComparingAlgebra):
         known = here.fast if self._fast else here.simplified
         found = known.get(expr)
         if found is None:
+            if expr.dtype is INT64:
+                found = known[expr] = self.expr(self.linear(expr))
+                known[found] = found
+                return found
             home = here.home(expr)
             if home is here:
                 found = self._rewrite(expr)
@@ -174,8 +178,6 @@ class RewritingAlgebra(ComparingAlgebra):
 
     def _rewrite(self, expr: Expr) -> Expr:
         dtype = expr.dtype
-        if dtype is INT64:
-            return self.expr(self.linear(expr))
         if dtype.element is INT64:
             affine = affine_vector(self, expr)
             if affine is not None:

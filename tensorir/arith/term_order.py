@@ -10,6 +10,7 @@ import bisect
 from collections.abc import Sequence
 from typing import Any, Final
 
+from tilewright.tensorir.arith.linear import Linear
 from tilewright.tensorir.expr import Buffer, Expr, Var
 from tilewright.tensorir.functor import leaves
 from tilewright.tensorir.node import Node
@@ -40,6 +41,8 @@ class TermOrder:
         self._innermost: dict[Expr, float] = {}
         self._keys: dict[Expr, Key] = {}
         self._structures: dict[Expr, Structure] = {}
+        #: The sums that were made of forms in this order, and the forms.
+        self.sums: dict[Expr, Linear] = {}
 
     def append(self, var: Node) -> None:
         """Place ``var`` inside of all variables that have a place, unless it has one."""
@@ -76,10 +79,11 @@ class TermOrder:
         self._forget()
 
     def _forget(self) -> None:
-        """Drop keys that were computed from the old labels."""
+        """Drop what was computed from the old labels."""
         self._innermost.clear()
         self._keys.clear()
         self._structures.clear()
+        self.sums.clear()
 
     def _label(self, var: Node) -> float:
         found = self._labels.get(var)

@@ -71,11 +71,16 @@ class TermAlgebra(BoundedTerms):
         terms = form.terms
         if not terms:
             return const(form.const, INT64)
-        if form.const == 0 and len(terms) == 1:
-            ((term, coefficient),) = terms.items()
-            result = self._scaled(term, coefficient)
-        else:
-            result = self._sum(form)
+        result = form.written
+        if result is None or self._sums.get(result) is not form:
+            if form.const == 0 and len(terms) == 1:
+                ((term, coefficient),) = terms.items()
+                result = self._scaled(term, coefficient)
+            else:
+                result = self._sum(form)
+            if result not in terms:
+                form.written = result
+                self._sums[result] = form
         self.here.linear[result] = form
         return result
 

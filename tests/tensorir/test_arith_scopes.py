@@ -29,8 +29,8 @@ def test_a_condition_concerns_its_variables_only() -> None:
         assert analyzer.here is not outer
         assert analyzer.here.home(about_i) is analyzer.here
         assert analyzer.here.home(about_j) is outer
-        found = analyzer.simplify(about_j)
-        assert outer.simplified[about_j] is found
+        analyzer.simplify(about_j)
+        assert outer.linear[about_j] is analyzer.linear(about_j)
         assert analyzer.bounds(about_i).upper == 3
     assert analyzer.bounds(about_i).upper == 7
 
@@ -54,6 +54,19 @@ def test_a_range_that_replaces_another_one_is_the_one_that_counts() -> None:
         analyzer.bind(I, 0, 9)
         assert not analyzer.prove(I < 8)
     assert analyzer.prove(I < 8)
+
+
+def test_a_sum_made_at_one_place_is_another_where_more_is_known_of_its_terms() -> None:
+    analyzer = Analyzer()
+    analyzer.bind(I, 0, 16)
+    analyzer.bind(J, 0, 16)
+    made = analyzer.simplify(J * 3 + I * 16 + I % 4)
+    with analyzer.assuming(compare("eq", J, 5)):
+        assert analyzer.simplify(made) is analyzer.simplify(I * 16 + I % 4 + 15)
+    with analyzer.assuming(I < 4):
+        assert analyzer.simplify(made) is analyzer.simplify(I * 17 + J * 3)
+    with analyzer.assuming(J < 4):
+        assert analyzer.simplify(made) is made
 
 
 def test_facts_of_an_inner_scope_leave_those_around_alone() -> None:
