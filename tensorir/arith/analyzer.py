@@ -162,7 +162,7 @@ class Analyzer(RewritingAlgebra):
             if decided is not None:
                 return decided
             if self.is_exact(a) and self.is_exact(b):  # nor do fewer steps decide
-                return self.facts.truths.get(self.canonical_comparison(condition.op, a - b), False)
+                return bool(self.facts.truths) and self.facts.truths.get(self.canonical_comparison(condition.op, a - b), False)
         result = self.canonical(condition)
         if isinstance(result, BinaryOp) and result.op == "or":
             return self.prove(result.a) or self.prove(result.b)

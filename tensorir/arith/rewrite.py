@@ -304,32 +304,54 @@ class RewritingAlgebra(ComparingAlgebra):
             return expr
         kept = list(parts)
         for part in parts:
-            others = [other for other in kept if other is not part]
-            if not others or not isinstance(part, Compare) or part.a.dtype is not INT64:
+            if not isinstance(part, Compare) or part.a.dtype is not INT64:
                 continue
-            with self.assuming(*others):
-                decided = self._decide_comparison(part)
+            others = self._related(part, kept)
+            if not others:
+                continue
+            decided = self._decide_under(others, part)
             if decided is False:
                 return IntImm(0, BOOL)
             if decided:
-                kept = others
+                kept.remove(part)
         result = kept[0]
         for part in kept[1:]:
             result = BinaryOp("and", result, part)
         return result
+
+    def _related(self, condition: Expr, conditions: list[Expr]) -> list[Expr]:
+        """Return those of the other conditions from which anything may follow for the variables of ``condition``, at
+        once or through further ones; nothing else can decide it."""
+        reached = leaves(condition)
+        left = [other for other in conditions if other is not condition]
+        related: list[Expr] = []
+        told = [self.here.affected(leaves(other)) for other in left]
+        found = True
+        while found:
+            found = False
+            for number, other in enumerate(left):
+                if other not in related and not reached.isdisjoint(told[number]):
+                    related.append(other)
+                    reached |= told[number]
+                    found = True
+        return related if len(related) < 2 else [other for other in left if other in related]
 
     def _disjunction(self, expr: BinaryOp) -> Expr:
         """``a or b`` of comparisons, where one follows from the other or from its opposite."""
         a, b = expr.a, expr.b
         if not all(isinstance(side, Compare) and side.a.dtype is INT64 for side in (a, b)):
             return expr
-        with self.assuming(UnaryOp("not", a)):
-            decided = self._decide_comparison(b)
+        decided = self._decide_under([UnaryOp("not", a)], b)
         if decided is not None:
             return IntImm(1, BOOL) if decided else a
-        with self.assuming(UnaryOp("not", b)):
-            decided = self._decide_comparison(a)
-        return b if decided is False else expr
+        return b if self._decide_under([UnaryOp("not", b)], a) is False else expr
 
-    def _decide_comparison(self, expr: Any) -> bool | None:
-        return self.decide(expr.op, self.linear(expr.a), self.linear(expr.b), SIMPLIFY_BUDGET)
+    def _decide_under(self, conditions: list[Expr], comparison: Any) -> bool | None:
+        """Return whether a comparison of indices is always true or always false where the conditions hold."""
+        outer = self.open_scope()
+        try:
+            for condition in conditions:
+                self.assume(condition)
+            return self.decide(comparison.op, self.linear(comparison.a), self.linear(comparison.b), SIMPLIFY_BUDGET)
+        finally:
+            self.close_scope(outer)
