@@ -162,7 +162,8 @@ class Analyzer(RewritingAlgebra):
             if decided is not None:
                 return decided
             if self.is_exact(a) and self.is_exact(b):  # nor do fewer steps decide
-                return bool(self.facts.truths) and self.facts.truths.get(self.canonical_comparison(condition.op, a - b), False)
+                truths = self.facts.truths
+                return bool(truths) and truths.get(self.canonical_comparison(condition.op, a - b), False)
         result = self.canonical(condition)
         if isinstance(result, BinaryOp) and result.op == "or":
             return self.prove(result.a) or self.prove(result.b)

@@ -16,6 +16,7 @@ from tilewright.tensorir.dtype import DataType
 from tilewright.tensorir.expr import (
     BinaryOp,
     Broadcast,
+    BufferLoad,
     Call,
     Compare,
     Expr,
@@ -239,6 +240,10 @@ _CONSTANT = "constant"
 
 def _shape(expr: Expr) -> str:
     """Return the kind of the root of ``expr``, as far as patterns tell it: a constant, or the name of an operation."""
+    if type(expr) is BinaryOp or type(expr) is Compare:
+        return expr.op
+    if type(expr) is BufferLoad:
+        return ""
     if constant_of(expr) is not None:
         return _CONSTANT
     found = head(expr)
@@ -267,23 +272,29 @@ class RuleTable:
     def __add__(self, other: RuleTable) -> RuleTable:
         return RuleTable(self.rules + other.rules)
 
-    def _candidates(self, name: str, operands: tuple[Expr, ...]) -> list[tuple[_Matcher, Rule]]:
-        shapes = (name, *[_shape(operand) for operand in operands])
+    def _candidates(self, shapes: tuple[str, ...]) -> list[tuple[_Matcher, Rule]]:
         found = self._by_shape.get(shapes)
         if found is None:
             found = self._by_shape[shapes] = [
                 (match, rule)
-                for match, rule in self._by_head[name]
+                for match, rule in self._by_head[shapes[0]]
                 if all(map(_fits, rule.before.operands, shapes[1:]))  # type: ignore[attr-defined]
             ]
         return found
 
     def apply(self, expr: Expr) -> Expr | None:
         """``expr`` by the first rule that matches, or None."""
-        found = head(expr)
-        if found is None or found[0] not in self._by_head:
-            return None
-        for match, rule in self._candidates(*found):
+        shapes: tuple[str, ...]
+        if type(expr) is BinaryOp or type(expr) is Compare:  # most are
+            if expr.op not in self._by_head:
+                return None
+            shapes = expr.op, _shape(expr.a), _shape(expr.b)
+        else:
+            found = head(expr)
+            if found is None or found[0] not in self._by_head:
+                return None
+            shapes = (found[0], *[_shape(operand) for operand in found[1]])
+        for match, rule in self._candidates(shapes):
             bound: Bindings = {}
             if match(expr, bound) and (rule.condition is None or rule.condition(bound)):
                 return build(rule.after, bound, expr.dtype)
