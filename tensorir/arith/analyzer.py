@@ -38,10 +38,31 @@ class Analyzer(RewritingAlgebra):
         said = self.here, var, low, count
         inner = self.findings.inner.get(said)
         if inner is None:
-            inner = self._bound(var, low, count)
+            if type(low) is IntImm and type(count) is IntImm and var.dtype is INT64:
+                inner = self._bound_by_numbers(var, low, count)
+            else:
+                inner = self._bound(var, low, count)
             if inner is not self.here:
                 self.findings.inner[said] = inner
         self.enter(inner)
+
+    def _bound_by_numbers(self, var: Var, low: IntImm, count: IntImm) -> Scope:
+        """Return the scope of :meth:`_bound` for a range of indices between numbers, as most are."""
+        last = const(low.value + count.value - 1, INT64)
+        key = self.here, var, "to", low, last
+        found = self.findings.inner.get(key)
+        if found is None:
+            mentioned = self.here.is_mentioned(var)
+            found = self._concerning(var, key)
+            facts = found.facts
+            facts.say(lambda witness: witness.bound(var, low, count, kept=mentioned))
+            lower, upper = self.linear(low), self.linear(last)
+            facts.set_range(var, (lower, upper))
+            if low is last:
+                facts.set_value(var, lower)
+            if lower.const <= upper.const:  # else the range is empty and nothing is evaluated in it
+                facts.narrow(var, Interval(lower.const, upper.const))
+        return found
 
     def _bound(self, var: Var, low: Expr, count: Expr | None) -> Scope:
         """Return a scope in which ``var`` has that range; equal ranges, however written, give the same scope."""
@@ -49,11 +70,8 @@ class Analyzer(RewritingAlgebra):
         last: Expr | None = None
         if var.dtype is INT64:
             lower_form = self.linear(low)
-            first = low if type(low) is IntImm else self.expr(lower_form)
-            if type(low) is IntImm and type(count) is IntImm:
-                last = const(low.value + count.value - 1, INT64)
-                upper_form = self.linear(last)
-            elif count is not None:
+            first = self.expr(lower_form)
+            if count is not None:
                 upper_form = self.merge_remainders(lower_form + self.linear(count)).shift(-1)
                 last = self.expr(upper_form)
         else:
@@ -65,10 +83,8 @@ class Analyzer(RewritingAlgebra):
         if found is not None:
             return found
         if var.dtype is INT64:
-            lower: Bound = self.interval(lower_form).lower if lower_form.terms else lower_form.const
-            upper: Bound = INFINITY
-            if count is not None:
-                upper = self.interval(upper_form).upper if upper_form.terms else upper_form.const
+            lower: Bound = self.interval(lower_form).lower
+            upper: Bound = INFINITY if count is None else self.interval(upper_form).upper
         else:
             lower = self.integer_interval(first).lower
             upper = INFINITY if last is None else self.integer_interval(last).upper
@@ -84,7 +100,7 @@ class Analyzer(RewritingAlgebra):
                 facts.set_value(var, lower_form)
         else:
             facts.set_range(var, None)
-        if lower <= upper:  # else the range is empty and nothing is evaluated in it
+        if lower <= upper:  # see above
             facts.narrow(var, Interval(lower, upper))
         return inner
 
