@@ -144,6 +144,7 @@ class Scope:
     __slots__ = (
         "_affects",
         "_homes",
+        "_told",
         "depth",
         "divisions",
         "facts",
@@ -167,6 +168,7 @@ class Scope:
         self.innermost: Var | None = defined
         if defined is None and outer is not None:
             self.innermost = outer.innermost
+        self._told = told
         #: The depth of the innermost scope that concerns a variable, and the variables whose facts depend on it.
         self._homes: dict[Node, int] = {}
         self._affects: dict[Node, frozenset[Node]] = {}
@@ -234,10 +236,14 @@ class Scope:
         innermost = self.depth
         if not innermost:
             return self
-        depth = 0
-        homes = self._homes
         below = expr._leaves
-        for var in leaves(expr) if below is None else below:
+        if below is None:
+            below = leaves(expr)
+        if not self._told.isdisjoint(below):  # as in most loops
+            return self
+        homes = self._homes
+        depth = 0
+        for var in below:
             found = homes.get(var, 0)
             if found > depth:
                 if found == innermost:

@@ -177,6 +177,8 @@ class RewritingAlgebra(ComparingAlgebra):
         return found
 
     def _rewrite(self, expr: Expr) -> Expr:
+        if type(expr) is BufferLoad:  # neither a vector of indices nor a condition that may be known
+            return self._rebuild(expr)
         dtype = expr.dtype
         if dtype.element is INT64:
             affine = affine_vector(self, expr)
@@ -221,7 +223,7 @@ class RewritingAlgebra(ComparingAlgebra):
         rebuilt: Expr
         if isinstance(expr, BinaryOp):  # most of what comes here are operations and loads
             a, b = self.canonical(expr.a), self.canonical(expr.b)
-            rebuilt = expr if a is expr.a and b is expr.b else BinaryOp(expr.op, a, b)
+            rebuilt = expr if a is expr.a and b is expr.b else expr.with_operands(a, b)
         elif isinstance(expr, BufferLoad):
             indices = self._all_canonical(expr.indices)
             mask = None if expr.predicate is None else self.canonical(expr.predicate)
@@ -237,10 +239,10 @@ class RewritingAlgebra(ComparingAlgebra):
         return rebuilt
 
     def _all_canonical(self, exprs: tuple[Expr, ...]) -> tuple[Expr, ...]:
-        new = [self.canonical(expr) for expr in exprs]
         for number, expr in enumerate(exprs):
-            if new[number] is not expr:
-                return tuple(new)
+            new = self.canonical(expr)
+            if new is not expr:
+                return (*exprs[:number], new, *[self.canonical(other) for other in exprs[number + 1 :]])
         return exprs
 
     def _rebuild_by_fields(self, expr: Expr) -> Expr:
