@@ -129,9 +129,10 @@ class _Partitioner(ScopedMutator):
                 return None
         conditions = find_conditions(loop, self.copying is True)
         guards = conditions.guards
-        choice = None if annotated or loop.kind == "parallel" else find_choice(loop.body, conditions, self.analyzer)
-        if choice is not None:
-            return self._chosen_outside(loop, *choice)
+        if conditions.choosing and not annotated and loop.kind != "parallel":
+            choice = find_choice(loop.body, conditions, self.analyzer)
+            if choice is not None:
+                return self._chosen_outside(loop, *choice)
         if guards and not annotated:
             # A condition that limits the range of a loop, or is known in whole tiles, needs no copy of outer loops.
             inside = limiting_conditions(loop, self.analyzer) | tile_conditions(loop.body, self.analyzer)
