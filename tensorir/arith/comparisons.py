@@ -5,7 +5,8 @@ from __future__ import annotations
 from tilewright.tensorir.arith.interval import Bound, Interval
 from tilewright.tensorir.arith.linear import Linear, constant, wrap64
 from tilewright.tensorir.arith.prove import ProvingAlgebra
-from tilewright.tensorir.expr import Compare, Expr
+from tilewright.tensorir.conditions import OPPOSITES
+from tilewright.tensorir.expr import Compare, Expr, IntImm
 from tilewright.tensorir.folding import fold_compare
 
 
@@ -76,6 +77,13 @@ class ComparingAlgebra(ProvingAlgebra):
         if negative and offset > 0:
             return self._comparison_node(op, Linear(positive, offset), Linear(negative, 0))
         return self._comparison_node(op, Linear(positive, 0), Linear(negative, wrap64(-offset)))
+
+    def opposite_of(self, known: Compare, form: Linear) -> Expr:
+        """Return the canonical form of the opposite of ``known``, a canonical comparison, which says ``form op 0``."""
+        op = OPPOSITES[known.op]
+        if known.op in ("eq", "ne") or (known.op in ("lt", "ge") and type(known.b) is IntImm):
+            return Compare(op, known.a, known.b)  # all terms stay on the side on which they are
+        return self.canonical_comparison(op, form)
 
     def _comparison_node(self, op: str, a: Linear, b: Linear) -> Expr:
         return Compare(op, self.expr(a), self.expr(b))

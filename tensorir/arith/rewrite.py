@@ -119,7 +119,7 @@ class RewritingAlgebra(ComparingAlgebra):
                 if self.is_exact(a) and self.is_exact(b):
                     # Nothing decides the condition, so nothing decides its opposite.
                     form = a - b
-                    opposite = self.canonical_comparison(OPPOSITES[known.op], form)
+                    opposite = self.opposite_of(known, form)
             if opposite is None:
                 opposite = self.canonical(Compare(OPPOSITES[known.op], known.a, known.b))
         told = leaves(known)
