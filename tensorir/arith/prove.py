@@ -11,7 +11,7 @@ import functools
 import math
 from collections.abc import Iterator
 
-from tilewright.tensorir.arith.bounds import SIMPLIFY_BUDGET
+from tilewright.tensorir.arith.bounds import PROVE_BUDGET, SIMPLIFY_BUDGET
 from tilewright.tensorir.arith.index import IndexAlgebra
 from tilewright.tensorir.arith.linear import ZERO, Linear
 from tilewright.tensorir.expr import BinaryOp, Expr, IntImm, Select, Var
@@ -70,9 +70,13 @@ class ProvingAlgebra(IndexAlgebra):
             home = here.home_of(form)
             if home is here:
                 here.proofs[key] = False  # ends a recursion of the search into the same question
-                found = not self._is_refuted(form) and self._search(form, _Search(budget))
+                search = _Search(budget)
+                found = not self._is_refuted(form) and self._search(form, search)
+                other = PROVE_BUDGET if budget == SIMPLIFY_BUDGET else SIMPLIFY_BUDGET
+                if budget - search.left < other:  # a search within that budget takes the same steps
+                    here.proofs.setdefault((key[0], other), found)
             else:
-                found = self.ask_in(home, functools.partial(self.is_nonnegative, budget=budget), form)
+                found = self.ask_in(home, functools.partial(self.proves, budget=budget), form)
             here.proofs[key] = found
         return found
 
