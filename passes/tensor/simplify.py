@@ -55,14 +55,19 @@ class _Simplifier(ScopedMutator):
         return sequence(*stmts)
 
     def mutate_BufferStore(self, op: BufferStore) -> Stmt:
-        result = self.generic_mutate(op)
-        known = result.predicate.value if isinstance(result.predicate, Broadcast) else result.predicate
-        if not isinstance(known, IntImm):
-            return result  # type: ignore[no-any-return]
-        return BufferStore(result.buffer, result.value, result.indices) if known.value else sequence()
+        value, indices, predicate = self.mutate(op.value), self.analyzer.all_canonical(op.indices), op.predicate
+        if predicate is not None:
+            predicate = self.mutate(predicate)
+            known = predicate.value if isinstance(predicate, Broadcast) else predicate
+            if isinstance(known, IntImm):
+                return BufferStore(op.buffer, value, indices) if known.value else sequence()
+        if value is op.value and indices is op.indices and predicate is op.predicate:
+            return op
+        return BufferStore(op.buffer, value, indices, predicate)
 
     def mutate_For(self, loop: For) -> Stmt:
-        low, extent = self.mutate(loop.min), self.mutate(loop.extent)
+        low = loop.min if type(loop.min) is IntImm else self.mutate(loop.min)
+        extent = loop.extent if type(loop.extent) is IntImm else self.mutate(loop.extent)
         if isinstance(extent, IntImm):
             if extent.value == 1:
                 return self.mutate(substitute(loop.body, {loop.var: low}))  # type: ignore[no-any-return]

@@ -225,7 +225,7 @@ class RewritingAlgebra(ComparingAlgebra):
             a, b = self.canonical(expr.a), self.canonical(expr.b)
             rebuilt = expr if a is expr.a and b is expr.b else expr.with_operands(a, b)
         elif isinstance(expr, BufferLoad):
-            indices = self._all_canonical(expr.indices)
+            indices = self.all_canonical(expr.indices)
             mask = None if expr.predicate is None else self.canonical(expr.predicate)
             kept = indices is expr.indices and mask is expr.predicate
             rebuilt = expr if kept else BufferLoad(expr.buffer, indices, mask)
@@ -238,7 +238,8 @@ class RewritingAlgebra(ComparingAlgebra):
                 return self.canonical(folded) if folded.dtype is not INT64 else self._folded(folded)
         return rebuilt
 
-    def _all_canonical(self, exprs: tuple[Expr, ...]) -> tuple[Expr, ...]:
+    def all_canonical(self, exprs: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        """The canonical forms of ``exprs``; the same tuple if they have them already."""
         for number, expr in enumerate(exprs):
             new = self.canonical(expr)
             if new is not expr:
@@ -253,7 +254,7 @@ class RewritingAlgebra(ComparingAlgebra):
             if role == "child" and value is not None:
                 new = self.canonical(value)
             elif role == "children":
-                new = self._all_canonical(value)
+                new = self.all_canonical(value)
             changed = changed or new is not value
             values.append(new)
         return type(expr)(*values) if changed else expr
