@@ -154,7 +154,7 @@ class Analyzer(RewritingAlgebra):
         """An extent such that ``0 <= value < extent``, for a quotient or remainder by a positive int64; None if none is
         known: ``i % n < n``, and ``i // n < m`` where ``i`` is bound to ``[0, m * n)``."""
         divisor, whole = self.linear(value.b), self.linear(value.a)
-        if value.op not in ("floordiv", "floormod") or not (self.is_exact(divisor) and self.is_exact(whole)):
+        if value.op not in ("floordiv", "floormod") or not self.are_exact(divisor, whole):
             return None
         if self.interval(divisor).lower <= 0:
             return None
@@ -177,7 +177,7 @@ class Analyzer(RewritingAlgebra):
             decided = self.decide(condition.op, a, b, PROVE_BUDGET)
             if decided is not None:
                 return decided
-            if self.is_exact(a) and self.is_exact(b):  # nor do fewer steps decide
+            if self.are_exact(a, b):  # nor do fewer steps decide
                 truths = self.facts.truths
                 return bool(truths) and truths.get(self.canonical_comparison(condition.op, a - b), False)
         result = self.canonical(condition)

@@ -83,6 +83,10 @@ class BoundedTerms:
             term not in data and not any(f in data for f in self._factors.get(term, ())) for term in form.terms
         )
 
+    def are_exact(self, a: Linear, b: Linear) -> bool:
+        """Return whether both forms are indices; where no data occurs, as in most functions, all are."""
+        return not self._data or (self.is_exact(a) and self.is_exact(b))
+
     # -- bounds -------------------------------------------------------------------------------------------------------
 
     def interval(self, form: Linear) -> Interval:

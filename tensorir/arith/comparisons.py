@@ -19,7 +19,7 @@ class ComparingAlgebra(ProvingAlgebra):
             return fold_compare(op, a.const, b.const)
         if a.equals(b):
             return op in ("eq", "le", "ge")
-        if not (self.is_exact(a) and self.is_exact(b)):
+        if not self.are_exact(a, b):
             return None
         form = a - b if b.terms else a.shift(-b.const)
         if op in ("eq", "ne"):
@@ -90,6 +90,10 @@ class ComparingAlgebra(ProvingAlgebra):
 
     def _without_low_part(self, form: Linear) -> Linear:
         """A form of the same sign as ``form``: ``16 * i + j`` with ``0 <= j < 16`` is negative where ``i`` is."""
+        if len(form.terms) == 1:
+            (coefficient,) = form.terms.values()
+            if coefficient == 1 or coefficient == -1:
+                return form
         units = {abs(c) for c in form.terms.values()}
         units.add(form.gcd())
         for unit in sorted(units, reverse=True) if len(units) > 1 else units:

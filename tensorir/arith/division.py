@@ -113,7 +113,7 @@ class DividingAlgebra(TermAlgebra):
 
     def _divide_by_symbol(self, a: Linear, b: Linear) -> tuple[Linear, Linear]:
         """Quotient and remainder by a divisor that is not constant: ``(i * n + j) // n`` is ``i`` if ``0 <= j < n``."""
-        if len(b.terms) == 1 and b.const == 0 and self.is_exact(a) and self.is_exact(b):
+        if len(b.terms) == 1 and b.const == 0 and self.are_exact(a, b):
             ((symbol, scale),) = b.terms.items()
             quotient, rest = ZERO, Linear({}, a.const)
             for term, coefficient in a.terms.items():
@@ -140,7 +140,7 @@ class DividingAlgebra(TermAlgebra):
         """``truncdiv`` or ``truncmod`` of two forms, which round toward zero."""
         if a.is_const and b.is_const and b.const:
             return constant(int(fold_binary(op, a.const, b.const, INT64) or 0))
-        if self.is_exact(a) and self.is_exact(b) and self.is_nonnegative(a) and self.is_nonnegative(b):
+        if self.are_exact(a, b) and self.is_nonnegative(a) and self.is_nonnegative(b):
             return self.floordiv(a, b) if op == "truncdiv" else self.floormod(a, b)
         return self.term(BinaryOp(op, self.expr(a), self.expr(b)))
 

@@ -122,7 +122,7 @@ class IndexAlgebra(DividingAlgebra):
             return a
         if a.is_const and b.is_const:
             return constant(min(a.const, b.const) if op == "min" else max(a.const, b.const))
-        if not (self.is_exact(a) and self.is_exact(b)):
+        if not self.are_exact(a, b):
             return self._extremum_term(op, [a, b])
         common = {t: c for t, c in a.terms.items() if b.terms.get(t) == c}
         shift = a.const if a.const == b.const else 0

@@ -208,7 +208,7 @@ class ProvingAlgebra(IndexAlgebra):
     def _by_largest_quotient(self, rest: Linear, term: BinaryOp, coefficient: int) -> Iterator[list[Step]]:
         """``x // n <= y // n`` for ``x <= y`` and ``n > 0``; ``y`` is ``x`` at the end of a variable's range."""
         divisor, whole = self.linear(term.b), self.linear(term.a)
-        if self.interval(divisor).lower <= 0 or not (self.is_exact(whole) and self.is_exact(divisor)):
+        if self.interval(divisor).lower <= 0 or not self.are_exact(whole, divisor):
             return
         for largest in self.largest_quotients(whole, divisor):
             yield [(rest, 1, largest, coefficient)]

@@ -116,7 +116,7 @@ class RewritingAlgebra(ComparingAlgebra):
         if isinstance(known, Compare):
             if known.a.dtype is INT64:
                 a, b = self.linear(known.a), self.linear(known.b)
-                if self.is_exact(a) and self.is_exact(b):
+                if self.are_exact(a, b):
                     # Nothing decides the condition, so nothing decides its opposite.
                     form = a - b
                     opposite = self.opposite_of(known, form)
@@ -270,7 +270,7 @@ class RewritingAlgebra(ComparingAlgebra):
         if dtype is INT64:
             a, b = self.linear(expr.a), self.linear(expr.b)
             decided = self.decide(expr.op, a, b, SIMPLIFY_BUDGET)
-            if decided is None and self.is_exact(a) and self.is_exact(b):
+            if decided is None and self.are_exact(a, b):
                 result = self.canonical_comparison(expr.op, a - b)
                 truth = self.facts.truths.get(result)
                 return result if truth is None else IntImm(int(truth), BOOL)

@@ -30,9 +30,9 @@ class TermAlgebra(BoundedTerms):
     def _is_data(self, expr: Expr) -> bool:
         is_index = False
         if isinstance(expr, BinaryOp) and expr.op in ("floordiv", "floormod", "min", "max"):
-            is_index = self.is_exact(self.linear(expr.a)) and self.is_exact(self.linear(expr.b))
+            is_index = self.are_exact(self.linear(expr.a), self.linear(expr.b))
         elif isinstance(expr, Select):
-            is_index = self.is_exact(self.linear(expr.true_value)) and self.is_exact(self.linear(expr.false_value))
+            is_index = self.are_exact(self.linear(expr.true_value), self.linear(expr.false_value))
         if is_index:
             return False
         bounds = self.term_interval(expr)
