@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from tilewright.tensorir.arith.interval import Bound, Interval
+from tilewright.tensorir.arith.interval import INFINITY, Bound, Interval
 from tilewright.tensorir.arith.linear import Linear, constant, wrap64
 from tilewright.tensorir.arith.prove import ProvingAlgebra
 from tilewright.tensorir.conditions import OPPOSITES
-from tilewright.tensorir.expr import Compare, Expr, IntImm
+from tilewright.tensorir.expr import Compare, Expr, IntImm, Var
 from tilewright.tensorir.folding import fold_compare
 
 
@@ -77,6 +77,23 @@ class ComparingAlgebra(ProvingAlgebra):
         if negative and offset > 0:
             return self._comparison_node(op, Linear(positive, offset), Linear(negative, 0))
         return self._comparison_node(op, Linear(positive, 0), Linear(negative, wrap64(-offset)))
+
+    def interval_under(self, conditions: list[Expr], var: Expr) -> Interval | None:
+        """Return the constant bounds of a variable where conditions hold, if nothing but these bounds can decide a
+        comparison of it with a number there: the conditions are such comparisons, and it has no symbolic bounds."""
+        if type(var) is not Var:
+            return None
+        found = self.term_interval(var)
+        for condition in conditions:
+            if type(condition) is not Compare or condition.a is not var or type(condition.b) is not IntImm:
+                return None
+            if condition.op == "lt":
+                found = found.intersect(Interval(-INFINITY, condition.b.value - 1))
+            elif condition.op == "ge":
+                found = found.intersect(Interval(condition.b.value, INFINITY))
+            else:
+                return None
+        return None if self.may_prove(Linear({var: 1}, 0)) else found
 
     def opposite_of(self, known: Compare, form: Linear) -> Expr:
         """Return the canonical form of the opposite of ``known``, a canonical comparison, which says ``form op 0``."""

@@ -17,6 +17,7 @@ from tilewright.tensorir.arith.bounds import SIMPLIFY_BUDGET, BoundedTerms
 from tilewright.tensorir.arith.comparisons import ComparingAlgebra, decide_by_intervals
 from tilewright.tensorir.arith.facts import Findings, Scope
 from tilewright.tensorir.arith.folds import FOLDS
+from tilewright.tensorir.arith.interval import Interval
 from tilewright.tensorir.arith.lane_numbers import lane_number
 from tilewright.tensorir.arith.lanes import affine_vector, per_lane
 from tilewright.tensorir.arith.linear import Linear
@@ -312,7 +313,11 @@ class RewritingAlgebra(ComparingAlgebra):
             others = self._related(part, kept)
             if not others:
                 continue
-            decided = self._decide_under(others, part)
+            bounds = self.interval_under(others, part.a)
+            if bounds is not None and type(part.b) is IntImm:
+                decided = decide_by_intervals(part.op, bounds, Interval(part.b.value, part.b.value))
+            else:
+                decided = self._decide_under(others, part)
             if decided is False:
                 return IntImm(0, BOOL)
             if decided:
