@@ -60,10 +60,15 @@ class IndexAlgebra(DividingAlgebra):
         """Return whether a sum that was made of ``form`` at another place has that form here, too: no more is known of
         its terms, and no remainder meets its quotient (so that none does in a part of the sum)."""
         remainders = False
+        values, intervals = self.facts.values, self.facts.intervals
         for term in form.terms:
-            if self.linear(term).single() is not term:
+            if type(term) is Var:
+                bounds = intervals.get(term)
+                if term in values or (bounds is not None and bounds.is_point):
+                    return False
+            elif self.linear(term).single() is not term:
                 return False
-            if type(term) is BinaryOp and term.op == "floormod":
+            elif type(term) is BinaryOp and term.op == "floormod":
                 remainders = True
         return not remainders or self.merge_remainders(form) is form
 
