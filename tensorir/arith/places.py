@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from tilewright.tensorir.arith.term_order import TermOrder
 from tilewright.tensorir.functor import walk_statements
+from tilewright.tensorir.node import Node
 from tilewright.tensorir.stmt import Block, For, LetStmt, PrimFunc
 
 
 def order_of(func: PrimFunc) -> TermOrder:
     """The order of terms in ``func``: sizes first, then variables as they are defined, the outer ones first."""
-    order = TermOrder()
-    for size in func.variables:
-        order.append(size)
+    variables: list[Node] = [*func.variables]
     for stmt in walk_statements(func.body):
-        if isinstance(stmt, (For, LetStmt)):
-            order.append(stmt.var)
-        elif isinstance(stmt, Block):
-            for axis in stmt.iters:
-                order.append(axis.var)
-    return order
+        if type(stmt) is For or type(stmt) is LetStmt:
+            variables.append(stmt.var)
+        elif type(stmt) is Block:
+            variables += [axis.var for axis in stmt.iters]
+    return TermOrder(variables)

@@ -31,24 +31,21 @@ class TermOrder:
 
     A variable's label is a number between the labels of the variables defined around it and those defined inside (the
     order-maintenance problem: Dietz and Sleator, *Two algorithms for maintaining order in a list*, 1987).
+
+    Args:
+        variables: those that have a place from the beginning, the outer ones first.
     """
 
-    def __init__(self) -> None:
-        self._labels: dict[Node, float] = {}
+    def __init__(self, variables: Sequence[Node] = ()) -> None:
+        self._labels: dict[Node, float] = {var: float(number) for number, var in enumerate(dict.fromkeys(variables))}
         #: The labels of variables that have a place, in order.
-        self._sorted: list[float] = []
+        self._sorted: list[float] = list(self._labels.values())
         self._unplaced = 0
         self._innermost: dict[Expr, float] = {}
         self._keys: dict[Expr, Key] = {}
         self._structures: dict[Expr, Structure] = {}
         #: The sums that were made of forms in this order, and the forms.
         self.sums: dict[Expr, Linear] = {}
-
-    def append(self, var: Node) -> None:
-        """Place ``var`` inside of all variables that have a place, unless it has one."""
-        if var not in self._labels:
-            label = self._labels[var] = float(len(self._sorted))
-            self._sorted.append(label)
 
     def place(self, var: Node, around: Node | None) -> None:
         """Place ``var`` right inside ``around`` (None: outside of all others). A variable that has a place keeps it, so
