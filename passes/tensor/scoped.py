@@ -186,8 +186,8 @@ class ScopedMutator(Mutator):
         if self._rewrites_expressions:
             low, extent = self.mutate(low), self.mutate(extent)
         body = self.mutate_in_loop(loop.var, low, extent, loop.body)
-        if low is loop.min and extent is loop.extent and body is loop.body:
-            return loop
+        if low is loop.min and extent is loop.extent:
+            return loop.with_body(body)
         return For(loop.var, low, extent, loop.kind, body, loop.annotations)
 
     def mutate_IfThenElse(self, op: IfThenElse) -> Stmt:

@@ -61,9 +61,9 @@ class _Simplifier(ScopedMutator):
             known = predicate.value if isinstance(predicate, Broadcast) else predicate
             if isinstance(known, IntImm):
                 return BufferStore(op.buffer, value, indices) if known.value else sequence()
-        if value is op.value and indices is op.indices and predicate is op.predicate:
-            return op
-        return BufferStore(op.buffer, value, indices, predicate)
+        if predicate is not op.predicate:
+            return BufferStore(op.buffer, value, indices, predicate)
+        return op if value is op.value and indices is op.indices else op.with_operands(value, indices)
 
     def mutate_For(self, loop: For) -> Stmt:
         low = loop.min if type(loop.min) is IntImm else self.mutate(loop.min)
@@ -78,8 +78,8 @@ class _Simplifier(ScopedMutator):
         body = self.mutate_in_loop(loop.var, low, extent, loop.body)
         if is_empty(body):
             return body
-        if low is loop.min and extent is loop.extent and body is loop.body:
-            return loop
+        if low is loop.min and extent is loop.extent:
+            return loop.with_body(body)
         return For(loop.var, low, extent, loop.kind, body, loop.annotations)
 
     def mutate_IfThenElse(self, op: IfThenElse) -> Stmt:

@@ -228,8 +228,10 @@ class RewritingAlgebra(ComparingAlgebra):
         elif isinstance(expr, BufferLoad):
             indices = self.all_canonical(expr.indices)
             mask = None if expr.predicate is None else self.canonical(expr.predicate)
-            kept = indices is expr.indices and mask is expr.predicate
-            rebuilt = expr if kept else BufferLoad(expr.buffer, indices, mask)
+            if mask is not expr.predicate:
+                rebuilt = BufferLoad(expr.buffer, indices, mask)
+            else:
+                rebuilt = expr if indices is expr.indices else expr.with_operands(indices)
         else:
             rebuilt = self._rebuild_by_fields(expr)
         fold = FOLDS.get(type(rebuilt))
