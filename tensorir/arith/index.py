@@ -60,11 +60,9 @@ class IndexAlgebra(DividingAlgebra):
         """Return whether a sum that was made of ``form`` at another place has that form here, too: no more is known of
         its terms, and no remainder meets its quotient (so that none does in a part of the sum)."""
         remainders = False
-        values, intervals = self.facts.values, self.facts.intervals
         for term in form.terms:
             if type(term) is Var:
-                bounds = intervals.get(term)
-                if term in values or (bounds is not None and bounds.is_point):
+                if not self.varies(term):
                     return False
             elif self.linear(term).single() is not term:
                 return False
@@ -82,6 +80,14 @@ class IndexAlgebra(DividingAlgebra):
         """Return ``expr``, an operation that this class does not know, with its operands simplified.
         :class:`RewritingAlgebra`, which rewrites expressions of all kinds, overrides this."""
         raise NotImplementedError
+
+    def varies(self, var: Var) -> bool:
+        """Return whether nothing says that ``var`` has one value, by which it would be replaced."""
+        facts = self.facts
+        if var in facts.values:
+            return False
+        bounds = facts.intervals.get(var)
+        return bounds is None or not bounds.is_point
 
     def _variable(self, var: Var) -> Linear:
         value = self.facts.values.get(var)

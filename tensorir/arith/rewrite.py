@@ -33,6 +33,7 @@ from tilewright.tensorir.expr import (
     FloatImm,
     IntImm,
     UnaryOp,
+    Var,
     compare,
     const,
 )
@@ -161,8 +162,8 @@ class RewritingAlgebra(ComparingAlgebra):
         found = known.get(expr)
         if found is None:
             if expr.dtype is INT64:
-                found = known[expr] = self.expr(self.linear(expr))
-                known[found] = found
+                found = expr if type(expr) is Var and self.varies(expr) else self.expr(self.linear(expr))
+                known[expr] = known[found] = found
                 return found
             home = here.home(expr)
             if home is here:
