@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from tilewright.passes.tensor.copied_parts import Parts, selected, split_number, value_of
+from tilewright.passes.tensor.copied_parts import Parts, operation, selected, shifted, split_number, value_of
 from tilewright.passes.tensor.scoped import ScopedMutator
 from tilewright.tensorir.arith.analyzer import Analyzer
 from tilewright.tensorir.arith.folds import fold, is_false, is_true
@@ -34,7 +34,6 @@ from tilewright.tensorir.expr import (
     Select,
     UnaryOp,
     Var,
-    binary,
     const,
 )
 from tilewright.tensorir.folding import wrap_integer
@@ -82,9 +81,6 @@ class FoldingCopier(ScopedMutator):
         self._spreads: dict[tuple[tuple[Var, ...], tuple[Var, ...]], list[int]] = {}
         #: Copies of expressions without a table, in this copy and scope.
         self._here: dict[Expr, Expr] = {}
-        #: Sums by operator and operands, so that equal sums are one node.
-        self._sums: dict[tuple[str, Expr, Expr], Expr] = {}
-        self._shifted: dict[tuple[Expr, int], Expr] = {}
 
     def copies(self, stmt: Stmt, var: Var, values: Sequence[Expr] | range) -> list[Stmt]:
         """Return a copy of ``stmt`` for each of ``values``, which replaces ``var``; constants may come as a range."""
@@ -95,15 +91,49 @@ class FoldingCopier(ScopedMutator):
             self._begin()
         if len(numbers) == len(values):
             self._numbers[var] = self._tabled[var] = numbers
-        made = self._stores(stmt, var, values) if type(stmt) is BufferStore and values else None
-        if made is None:
-            made = []
-            for place in range(len(values)):
-                self._place[var] = place
-                self._places = {}
-                made.append(self._copy(stmt, {var: value_of(var, values[place])}))
+        made: list[Stmt] = []
+        for place in range(len(values)):
+            self._place[var] = place
+            self._places = {}
+            made.append(self._copy(stmt, {var: value_of(var, values[place])}))
         self._numbers.pop(var, None)
         self._places = {}
+        return made
+
+    def store_copies(self, store: BufferStore, nest: Mapping[Var, range]) -> list[Stmt] | None:
+        """Return the copies of a store for all combinations of the numbers of nested loops, outermost first, if all
+        parts of it have tables, as those of most stores; None for others.
+
+        Args:
+            nest: the numbers that replace each loop's variable; at least one.
+        """
+        if store.predicate is not None or len(store.indices) != 1:
+            return None
+        for var, numbers in nest.items():
+            if not self._copying or self._tabled.get(var, numbers) != numbers:
+                self._begin()
+                break
+        self._numbers.update(nest)
+        self._tabled.update(nest)
+        outer = self.values, self._copying
+        first = {var: const(numbers[0], var.dtype) for var, numbers in nest.items()}
+        self.values, self._copying = {**self.values, **first}, True
+        names = tuple(nest)
+        stored = self._column(store.value, names)
+        indices = None if stored is None else self._column(store.indices[0], names)
+        buffer = self.mutate_buffer(store.buffer)
+        self.values, self._copying = outer
+        for var in names:
+            del self._numbers[var]
+        if stored is None or indices is None:
+            return None
+        if stored[0] is store.value and indices[0] is store.indices[0] and buffer is store.buffer:
+            return [store] * len(stored)  # they do not depend on numbers
+        copy: Callable[..., Stmt] = store.with_operands if buffer is store.buffer else partial(BufferStore, buffer)
+        made = [copy(value, (index,)) for value, index in zip(stored, indices, strict=True)]
+        if TRACING.callers:
+            for each in made:
+                inherit(each, store)
         return made
 
     def _copy(self, stmt: Stmt, values: Mapping[Var, Expr]) -> Stmt:
@@ -113,40 +143,23 @@ class FoldingCopier(ScopedMutator):
         self.values, self._copying, self._here = outer
         return result
 
-    def _stores(self, store: BufferStore, var: Var, values: Sequence[Expr] | range) -> list[Stmt] | None:
-        """Return the copies of a store of which all parts have tables, as most have; None for others."""
-        if store.predicate is not None or len(store.indices) != 1:
-            return None
-        outer = self.values, self._copying
-        self.values, self._copying = {**self.values, var: value_of(var, values[0])}, True
-        stored = self._column(store.value, var, len(values))
-        indices = None if stored is None else self._column(store.indices[0], var, len(values))
-        buffer = self.mutate_buffer(store.buffer)
-        self.values, self._copying = outer
-        if stored is None or indices is None:
-            return None
-        if stored[0] is store.value and indices[0] is store.indices[0] and buffer is store.buffer:
-            return [store] * len(values)  # they do not depend on numbers
-        copy: Callable[..., Stmt] = store.with_operands if buffer is store.buffer else partial(BufferStore, buffer)
-        made = [copy(value, (index,)) for value, index in zip(stored, indices, strict=True)]
-        if TRACING.callers:
-            for each in made:
-                inherit(each, store)
-        return made
-
-    def _column(self, expr: Expr, var: Var, count: int) -> list[Expr] | None:
-        """Return the copies of an expression for the ``count`` numbers of the innermost variable ``var``; None if it
-        has no table."""
+    def _column(self, expr: Expr, names: tuple[Var, ...]) -> list[Expr] | None:
+        """Return the copies of an expression for all combinations of the numbers of ``names``, the innermost
+        variables; None if it has no table."""
         table = self._table_of(expr)
         if table is None:
             return None
-        names, copies = table
-        if not names:
-            return copies * count
-        if names[-1] is not var:
-            return [copies[self._place_of(names)]] * count
-        first = self._place_of(names[:-1]) * count
-        return copies[first : first + count]
+        own, copies = table
+        if own == names:
+            return copies
+        around = tuple([name for name in own if name not in names])
+        if around:
+            count = len(copies)
+            for name in around:
+                count //= len(self._numbers[name])
+            start = self._place_of(around) * count
+            own, copies = own[len(around) :], copies[start : start + count]
+        return copies if own == names else self._repeated(copies, own, names)
 
     def mutate_where(
         self, learn: Callable[[Analyzer], None], body: Stmt, define: Callable[[Analyzer], None] | None = None
@@ -202,10 +215,9 @@ class FoldingCopier(ScopedMutator):
 
     def _table(self, expr: Expr) -> _Table | None:
         """Make all copies of an expression that depends only on the numbers that replace variables."""
-        numbers = self._numbers
-        replaced = self.values.keys() & leaves(expr)
-        if not replaced:
+        if type(expr) is IntImm or self.values.keys().isdisjoint(leaves(expr)):
             return (), [expr]
+        replaced, numbers = self.values.keys() & leaves(expr), self._numbers
         names = tuple([name for name in numbers if name in replaced])
         if len(names) < len(replaced) or kinds(expr) & COMPARISONS:
             return None
@@ -224,7 +236,10 @@ class FoldingCopier(ScopedMutator):
         for var, factor in factors.items():
             offsets = [factor * number for number in self._numbers[var]]
             sums = [outer + offset for outer in sums for offset in offsets]
-        return [self._shift(whole, wrap_integer(number, INT64)) for number in sums]
+        least, most = min(sums), max(sums)
+        if wrap_integer(least, INT64) != least or wrap_integer(most, INT64) != most:
+            sums = [wrap_integer(number, INT64) for number in sums]
+        return [const(number, INT64) for number in sums] if whole is None else shifted(whole, sums)
 
     def _copies_at(self, expr: Expr, names: tuple[Var, ...]) -> list[Expr]:
         """Return all copies of an expression, from those of its parts."""
@@ -251,8 +266,16 @@ class FoldingCopier(ScopedMutator):
         table = self._table_of(expr)
         assert table is not None, "parts of an expression have no other variables than the expression"
         own, copies = table
-        if own == names:
-            return copies
+        return copies if own == names else self._repeated(copies, own, names)
+
+    def _repeated(self, copies: list[Expr], own: tuple[Var, ...], names: tuple[Var, ...]) -> list[Expr]:
+        """Return the copies for all combinations of the numbers of ``names``, given those for ``own``, a part of
+        them."""
+        if own == names[len(names) - len(own) :]:
+            count = 1
+            for name in names[: len(names) - len(own)]:
+                count *= len(self._numbers[name])
+            return copies * count
         places = self._spreads.get((own, names))
         if places is None:
             steps, step = dict.fromkeys(names, 0), 1
@@ -266,32 +289,52 @@ class FoldingCopier(ScopedMutator):
         return [copies[place] for place in places]
 
     def _find_steps(self, expr: Expr) -> _Steps | None:
-        if isinstance(expr, IntImm):
+        if type(expr) is IntImm:
             return None, expr.value, ()
-        if isinstance(expr, Var):
-            number = self.values.get(expr)
+        values = self.values
+        if type(expr) is Var:
+            number = values.get(expr)
             return (expr, 0, ()) if number is None else (None, 0, ((expr, 1),)) if type(number) is IntImm else None
-        if self.values.keys().isdisjoint(leaves(expr)):
+        if values.keys().isdisjoint(leaves(expr)):
             rest, fixed = split_number(expr)
             return (rest, fixed, ()) if rest is None or split_number(rest)[0] is rest else None
-        if not isinstance(expr, BinaryOp) or expr.op not in ("add", "sub", "mul"):
+        if type(expr) is not BinaryOp:
+            return None
+        op = expr.op
+        if op == "mul":
+            return self._multiplied(expr.a, expr.b)
+        if op != "add" and op != "sub":
             return None
         b = self._find_steps(expr.b)
-        if b is None or (expr.op == "mul" and b[0] is not None):
+        if b is None:
             return None
         a = self._find_steps(expr.a)
         if a is None:
             return None
-        if expr.op == "mul":
-            if a[0] is not None or (a[2] and b[2]):
+        whole, fixed, steps = a
+        added, number, more = b
+        if op == "sub":
+            if whole is None and added is not None:
                 return None
-            varying, factor = (a, b[1]) if a[2] else (b, a[1])
-            return None, varying[1] * factor, tuple([(var, step * factor) for var, step in varying[2]])
-        sign = 1 if expr.op == "add" else -1
-        if a[0] is None and b[0] is not None and sign < 0:
+            number, more = -number, tuple([(var, -step) for var, step in more])
+        if whole is None:
+            whole = added
+        elif added is not None:
+            whole = BinaryOp(op, whole, added)
+        return whole, fixed + number, steps + more
+
+    def _multiplied(self, a: Expr, b: Expr) -> _Steps | None:
+        """Return the steps of a product of a number, or of what numbers replace, and a number."""
+        if type(a) is Var and type(b) is IntImm:  # as most are
+            return (None, 0, ((a, b.value),)) if type(self.values.get(a)) is IntImm else None
+        right = self._find_steps(b)
+        if right is None or right[0] is not None:
             return None
-        whole = a[0] if b[0] is None else b[0] if a[0] is None else self._whole(expr.op, a[0], b[0])
-        return whole, a[1] + sign * b[1], (*a[2], *[(var, sign * step) for var, step in b[2]])
+        left = self._find_steps(a)
+        if left is None or left[0] is not None or (left[2] and right[2]):
+            return None
+        varying, factor = (left, right[1]) if left[2] else (right, left[1])
+        return None, varying[1] * factor, tuple([(var, step * factor) for var, step in varying[2]])
 
     # Definitions.
 
@@ -351,6 +394,8 @@ class FoldingCopier(ScopedMutator):
         return self.mutate_branches(op, condition)
 
     def mutate_BufferStore(self, op: BufferStore) -> Stmt:
+        if not self.values and op.predicate is None:
+            return op
         predicate = None if op.predicate is None else self.mutate(op.predicate)
         if predicate is not None:
             if is_false(predicate):
@@ -377,56 +422,13 @@ class FoldingCopier(ScopedMutator):
         """Build the copies of an operation from those of its operands."""
         pairs = zip(left, right, strict=True)
         if op.dtype.lanes == 1 or op.dtype.is_bool:
-            return [self._binary(op, a, b) for a, b in pairs]
+            return [operation(op.op, a, b) for a, b in pairs]
+        if Broadcast not in map(type, left) or Broadcast not in map(type, right):
+            return [op.with_operands(a, b) for a, b in pairs]
         return [  # of other vectors, broadcasts alone may be folded
-            self._binary(op, a, b) if type(a) is Broadcast and type(b) is Broadcast else op.with_operands(a, b)
+            operation(op.op, a, b) if type(a) is Broadcast and type(b) is Broadcast else op.with_operands(a, b)
             for a, b in pairs
         ]
-
-    def _binary(self, op: BinaryOp, a: Expr, b: Expr) -> Expr:
-        if op.dtype.is_bool and op.op in ("and", "or"):
-            for side, other in ((a, b), (b, a)):
-                if is_true(side) or is_false(side):
-                    return other if is_true(side) == (op.op == "and") else side
-        if op.dtype is INT64 and op.op in ("add", "sub"):
-            return self._sum(op.op, a, b)
-        return fold(binary(op.op, a, b))
-
-    def _sum(self, op: str, a: Expr, b: Expr) -> Expr:
-        """Build ``a + b`` or ``a - b`` with the constant part last."""
-        x, fixed = split_number(a)
-        y, part = split_number(b)
-        fixed += part if op == "add" else -part
-        if y is None:
-            whole = x
-        elif x is None:
-            if op == "sub":
-                return binary("sub", const(fixed, INT64), y)
-            whole = y
-        else:
-            whole = self._whole(op, x, y)
-        return self._shift(whole, fixed)
-
-    def _whole(self, op: str, x: Expr, y: Expr) -> Expr:
-        whole = self._sums.get((op, x, y))
-        if whole is None:
-            whole = self._sums[op, x, y] = BinaryOp(op, x, y)
-        return whole
-
-    def _shift(self, whole: Expr | None, fixed: int) -> Expr:
-        """Build ``whole + fixed``."""
-        if whole is None:
-            return const(fixed, INT64)
-        if fixed == 0:
-            return whole
-        found = self._shifted.get((whole, fixed))
-        if found is None:
-            if fixed < 0 and fixed != -(1 << 63):
-                found = BinaryOp("sub", whole, const(-fixed, INT64))
-            else:
-                found = BinaryOp("add", whole, const(fixed, INT64))
-            self._shifted[whole, fixed] = found
-        return found
 
     def mutate_Compare(self, op: Compare) -> Expr:
         made = fold(Compare(op.op, self.mutate(op.a), self.mutate(op.b)))

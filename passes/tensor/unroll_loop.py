@@ -24,9 +24,9 @@ from tilewright.passes.properties import EFFECTIVE, FLAT, SIMPLE, TILES
 from tilewright.passes.registry import register_pass
 from tilewright.passes.tensor.copies import FoldingCopier
 from tilewright.passes.tensor.lower_blocks import refuse_block
-from tilewright.tensorir.expr import IntImm, const
+from tilewright.tensorir.expr import IntImm, Var, const
 from tilewright.tensorir.functor import walk_statements
-from tilewright.tensorir.stmt import Block, BufferStore, Evaluate, For, PrimFunc, Stmt, sequence
+from tilewright.tensorir.stmt import Block, BufferStore, Evaluate, For, PrimFunc, SeqStmt, Stmt, sequence
 
 
 @register_config_option("tensorir.UnrollLoop")
@@ -46,46 +46,78 @@ class _Unroller(FoldingCopier):
     def __init__(self, func: PrimFunc, config: UnrollLoopConfig, ctx: PassContext) -> None:
         super().__init__(func)
         self.ctx = ctx
-        #: The loops that are unrolled.
+        #: The loops that are unrolled, and those that neither change nor contain one that does.
         self.written_out: set[For] = set()
+        self.unchanged: set[For] = set()
+        #: The number of loops that change, and the blocks, among the statements planned so far.
+        self.changes = 0
+        self._blocks: list[Block] = []
         self._plan(func.body, config)
 
     def _plan(self, stmt: Stmt, config: UnrollLoopConfig) -> int:
         """Decide which loops in ``stmt`` are unrolled; return the resulting statements, loops counted once."""
-        if not isinstance(stmt, For):
-            if isinstance(stmt, (BufferStore, Evaluate)):
-                return 1
-            return sum([self._plan(part, config) for part in stmt.parts() if isinstance(part, Stmt)])
-        steps = max(1, self._plan(stmt.body, config))
-        if not isinstance(stmt.extent, IntImm):
-            if stmt.kind == "unrolled":
-                self._keep(stmt, f"its extent {stmt.extent!s} is not constant")
-            return steps
-        copies = steps * stmt.extent.value
-        if stmt.kind == "unrolled" and copies > config.max_unroll:
-            self._keep(stmt, f"{copies} statements are more than max_unroll = {config.max_unroll}")
-        elif stmt.kind == "unrolled" or (
-            stmt.kind == "serial" and 0 < copies <= config.auto_max_step and _is_innermost(stmt)
-        ):
-            for node in walk_statements(stmt.body):
-                if isinstance(node, Block):  # copies would share its name
-                    refuse_block(node)
-            self.written_out.add(stmt)
-            return copies
+        if type(stmt) is BufferStore or type(stmt) is Evaluate:
+            return 1
+        if type(stmt) is For:
+            return self._plan_loop(stmt, config)
+        if type(stmt) is SeqStmt:
+            return sum([self._plan(part, config) for part in stmt.stmts])
+        if type(stmt) is Block:
+            self._blocks.append(stmt)
+        return sum([self._plan(part, config) for part in stmt.parts() if isinstance(part, Stmt)])
+
+    def _plan_loop(self, loop: For, config: UnrollLoopConfig) -> int:
+        changes, blocks = self.changes, len(self._blocks)
+        steps = max(1, self._plan(loop.body, config))
+        is_unrolled = loop.kind == "unrolled"
+        if type(loop.extent) is not IntImm:
+            if is_unrolled:
+                self._keep(loop, f"its extent {loop.extent!s} is not constant")
+        else:
+            copies = steps * loop.extent.value
+            if is_unrolled and copies > config.max_unroll:
+                self._keep(loop, f"{copies} statements are more than max_unroll = {config.max_unroll}")
+            elif is_unrolled or (loop.kind == "serial" and 0 < copies <= config.auto_max_step and _is_innermost(loop)):
+                if len(self._blocks) > blocks:  # copies would share its name
+                    refuse_block(self._blocks[blocks])
+                self.written_out.add(loop)
+                self.changes += 1
+                return copies
+        if self.changes == changes:
+            self.unchanged.add(loop)
         return steps
 
     def _keep(self, loop: For, reason: str) -> None:
+        self.changes += 1
         self.ctx.remark(f"loop {loop.var.name} not unrolled: {reason}", "missed")
 
     def mutate_For(self, loop: For) -> Stmt:
         if loop not in self.written_out:
+            if loop in self.unchanged and not self.values:  # nothing in it is replaced
+                return loop
             return self.mutate_loop(loop, "serial" if loop.kind == "unrolled" else loop.kind)
+        copies = self._stores(loop)
+        if copies is not None:
+            return sequence(*copies)
         low, extent = self.mutate(loop.min), loop.extent
         assert isinstance(extent, IntImm)
         if isinstance(low, IntImm):
             return sequence(*self.copies(loop.body, loop.var, range(low.value, low.value + extent.value)))
         values = [low + const(number, loop.var.dtype) for number in range(extent.value)]
         return sequence(*self.copies(loop.body, loop.var, values))
+
+    def _stores(self, loop: For) -> list[Stmt] | None:
+        """Return the copies of a store that is all the body of unrolled loops with constant bounds; None if there is no
+        such store, or if one of its copies has to be made from another statement at a time."""
+        nest: dict[Var, range] = {}
+        body: Stmt = loop
+        while type(body) is For and body in self.written_out:
+            low, extent = body.min, body.extent
+            if type(low) is not IntImm or type(extent) is not IntImm or extent.value < 1:
+                return None
+            nest[body.var] = range(low.value, low.value + extent.value)
+            body = body.body
+        return self.store_copies(body, nest) if type(body) is BufferStore else None
 
 
 def _is_innermost(loop: For) -> bool:
@@ -95,7 +127,8 @@ def _is_innermost(loop: For) -> bool:
 def unroll_loops(func: PrimFunc, ctx: PassContext | None = None) -> PrimFunc:
     """Return ``func`` without unrolled loops."""
     ctx = ctx if ctx is not None else PassContext.current()
-    return func.with_body(_Unroller(func, ctx.get_config("tensorir.UnrollLoop"), ctx).mutate(func.body))
+    unroller = _Unroller(func, ctx.get_config("tensorir.UnrollLoop"), ctx)
+    return func.with_body(unroller.mutate(func.body)) if unroller.changes else func
 
 
 @register_pass
