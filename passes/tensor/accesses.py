@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from tilewright.tensorir.arith.analyzer import Analyzer
 from tilewright.tensorir.dtype import INT64
 from tilewright.tensorir.expr import Buffer, BufferLoad, Call, Expr, IntImm, UnaryOp, Var
-from tilewright.tensorir.functor import LOADS, Visitor, kinds, substitute
+from tilewright.tensorir.functor import Visitor, leaves, substitute
 from tilewright.tensorir.node import Node
-from tilewright.tensorir.stmt import Allocate, BufferStore, For, IfThenElse, LetStmt, PrimFunc, Stmt
+from tilewright.tensorir.stmt import Allocate, BufferStore, For, IfThenElse, LetStmt, PrimFunc, SeqStmt, Stmt
 
 
 @dataclass(eq=False)
@@ -58,12 +58,10 @@ class Usage:
 
 
 class AccessCollector(Visitor):
-    """Collect the usage of every buffer that a function allocates. ``holders`` are the expressions that contain an
-    access; most expressions are indices without any."""
+    """Collect the usage of every buffer that a function allocates."""
 
     def __init__(self, func: PrimFunc) -> None:
         self.usages: dict[Buffer, Usage] = {}
-        self.holders: set[Node] = set()
         self.place: Place | None = None
         self.order = 0
         self.lets: dict[Var, Expr] = {}
@@ -78,20 +76,17 @@ class AccessCollector(Visitor):
     def visit(self, node: Node) -> None:
         if isinstance(node, Stmt):
             self._enter(node)
-            return
-        if not kinds(node) & LOADS:
-            return
-        before = self.order
-        super().visit(node)
-        if self.order > before:
-            self.holders.add(node)
+        elif not self.usages.keys().isdisjoint(leaves(node)):  # most expressions access none of the buffers
+            super().visit(node)
 
     def _resolved(self, expr: Expr) -> Expr:
         return substitute(expr, self.lets) if self.lets else expr
 
     def visit_For(self, loop: For) -> None:
-        self.visit(loop.min)
-        self.visit(loop.extent)
+        if type(loop.min) is not IntImm:
+            self.visit(loop.min)
+        if type(loop.extent) is not IntImm:
+            self.visit(loop.extent)
         if self.lets:
             known = For(loop.var, self._resolved(loop.min), self._resolved(loop.extent), loop.kind, loop.body)
             self._enter(loop.body, loop=known)
@@ -128,6 +123,10 @@ class AccessCollector(Visitor):
         self.generic_visit(op)
         self._record(op.buffer, op.indices, op.predicate, is_write=False)
 
+    def visit_SeqStmt(self, op: SeqStmt) -> None:
+        for stmt in op.stmts:
+            self._enter(stmt)
+
     def visit_BufferStore(self, op: BufferStore) -> None:
         self.generic_visit(op)
         self._record(op.buffer, op.indices, op.predicate, is_write=True)
@@ -156,14 +155,13 @@ def reads_target(load: Expr, store: BufferStore) -> bool:
 def common_place(accesses: Sequence[Access]) -> Place:
     """Return the innermost place around all accesses."""
     common = accesses[0].place.chain()
-    for access in accesses[1:]:
-        depth = 0
-        for one, other in zip(common, access.place.chain(), strict=False):
-            if one is not other:
-                break
-            depth += 1
-        common = common[:depth]
-    return common[-1]
+    depth = len(common)
+    for access in accesses:
+        chain = access.place.chain()
+        depth = min(depth, len(chain))
+        while chain[depth - 1] is not common[depth - 1]:  # the places around a common one are common
+            depth -= 1
+    return common[depth - 1]
 
 
 def inner_places(access: Access, place: Place) -> tuple[Place, ...]:

@@ -45,10 +45,9 @@ from tilewright.passes.tensor.lower_blocks import refuse_block
 from tilewright.tensorir.arith.analyzer import Analyzer
 from tilewright.tensorir.arith.region import region_of
 from tilewright.tensorir.dtype import INT64
-from tilewright.tensorir.expr import Buffer, BufferLoad, Expr, IntImm, const
+from tilewright.tensorir.expr import Buffer, BufferLoad, Expr, IntImm, Var, const
 from tilewright.tensorir.functor import Mutator, free_vars, leaves, uses_var, walk_statements
-from tilewright.tensorir.node import Node
-from tilewright.tensorir.stmt import Allocate, Block, BufferStore, For, PrimFunc, Stmt
+from tilewright.tensorir.stmt import Allocate, Block, BufferStore, For, PrimFunc
 from tilewright.tensorir.target import Target
 
 
@@ -114,8 +113,10 @@ class _Planner:
         """Plan a buffer; None leaves it unchanged."""
         if usage.is_opaque or usage.buffer.strides or not usage.accesses:
             return None
-        if any(index.dtype is not INT64 for access in usage.accesses for index in access.indices):
-            return None
+        for access in usage.accesses:
+            for index in access.indices:
+                if index.dtype is not INT64:
+                    return None
         place = self._place(usage)
         if place is None:
             return None
@@ -164,8 +165,9 @@ class _Planner:
         whole: tuple[Expr, Expr] = (const(0, INT64), old)
         if isinstance(old, IntImm) and old.value == 1:
             return whole
-        if any(_spans(indices[number], loops, old) for indices, loops in reached):
-            return whole
+        for indices, loops in reached:
+            if _spans(indices[number], loops, old):
+                return whole
         boxes: dict[tuple[Expr, Expr], None] = {}
         seen: set[tuple[Expr, ...]] = set()
         for indices, loops in reached:
@@ -233,10 +235,10 @@ class _Planner:
 
 
 class _Rewriter(Mutator):
-    """Apply plans. ``holders`` are the expressions that read buffers which may have a plan; others are not visited."""
+    """Apply plans. Expressions that read no buffer with a plan are not visited."""
 
-    def __init__(self, func: PrimFunc, plans: dict[Buffer, _Plan], holders: set[Node]) -> None:
-        self.plans, self.holders = plans, holders
+    def __init__(self, func: PrimFunc, plans: dict[Buffer, _Plan]) -> None:
+        self.plans = plans
         self.analyzer = Analyzer(findings(func))
         self.rebased: dict[tuple[Expr, Expr], Expr] = {}
         self.starts: dict[int, list[Buffer]] = {}
@@ -245,12 +247,18 @@ class _Rewriter(Mutator):
 
     def mutate(self, node: Any) -> Any:
         if isinstance(node, Expr):
-            return super().mutate(node) if node in self.holders else node
+            return node if self.plans.keys().isdisjoint(leaves(node)) else super().mutate(node)
         new = super().mutate(node)
-        for buffer in reversed(self.starts.get(id(node), ())):
-            assert isinstance(new, Stmt)
-            new = Allocate(buffer, new)
+        starts = self.starts.get(id(node))
+        if starts is not None:
+            for buffer in reversed(starts):
+                new = Allocate(buffer, new)
         return new
+
+    def mutate_For(self, op: For) -> object:
+        if type(op.min) is IntImm and type(op.extent) is IntImm:
+            return op.with_body(self.mutate(op.body))
+        return self.generic_mutate(op)
 
     def mutate_Allocate(self, op: Allocate) -> object:
         if op.buffer in self.plans:
@@ -258,11 +266,15 @@ class _Rewriter(Mutator):
         return self.generic_mutate(op)
 
     def _rebased(self, plan: _Plan, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
-        return tuple([self._less(self.mutate(index), low) for index, low in zip(indices, plan.origin, strict=True)])
+        made: list[Expr] = []
+        for index, low in zip(indices, plan.origin, strict=True):
+            new = index if type(index) is Var else self.mutate(index)
+            made.append(new if type(low) is IntImm and low.value == 0 else self._less(new, low))
+        return tuple(made)
 
     def _less(self, index: Expr, low: Expr) -> Expr:
-        if isinstance(low, IntImm) and low.value == 0:
-            return index
+        if index is low:
+            return const(0, INT64)
         key = index, low
         found = self.rebased.get(key)
         if found is None:
@@ -294,12 +306,11 @@ def compact_buffers(func: PrimFunc, max_stack_bytes: int = 16 << 10) -> PrimFunc
         return func
     planner = _Planner(func, max_stack_bytes)
     plans: dict[Buffer, _Plan] = {}
-    found = AccessCollector(func)
-    for buffer, usage in found.usages.items():
+    for buffer, usage in AccessCollector(func).usages.items():
         plan = planner.plan(usage)
         if plan is not None:
             plans[buffer] = plan
-    return func.with_body(_Rewriter(func, plans, found.holders).mutate(func.body)) if plans else func
+    return func.with_body(_Rewriter(func, plans).mutate(func.body)) if plans else func
 
 
 @register_pass

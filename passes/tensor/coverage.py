@@ -130,8 +130,9 @@ def covers(write: Access, read: Access, place: Place, known: Knowledge) -> bool:
     """
     if write.predicate is not None and write.predicate.dtype.lanes != 1:
         return False
-    if any(index.dtype is not INT64 for index in (*write.indices, *read.indices)):
-        return False
+    for index in (*write.indices, *read.indices):
+        if index.dtype is not INT64:
+            return False
     return _Instance(write, read, place, known).exists() or _Instance(write, read, place, known, True).exists()
 
 

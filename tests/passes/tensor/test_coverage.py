@@ -154,11 +154,3 @@ def test_a_variable_of_several_loops_has_the_range_of_the_loop_around():
         with known.at(read):
             largest.append(known.ranges.bounds(j).upper)
     assert largest == [3, 8, 1]
-
-
-def test_expressions_with_an_access_are_known():
-    func = parse(PROGRAM)
-    collector = AccessCollector(func)
-    (read,) = [a for usage in collector.usages.values() for a in usage.accesses if not a.is_write]
-    assert len(collector.holders) == 1  # the load; neither its index nor conditions
-    assert read.indices[0] not in collector.holders
