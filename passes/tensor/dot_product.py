@@ -21,7 +21,7 @@ from tilewright.passes.properties import FLAT, FORMULAS, VECTORS
 from tilewright.passes.registry import register_pass
 from tilewright.passes.tensor.copies import FoldingCopier
 from tilewright.passes.tensor.intents import IntentLowering, states
-from tilewright.passes.tensor.panels import is_written_out
+from tilewright.passes.tensor.loops_in import is_written_out
 from tilewright.tensorir.dtype import DataType
 from tilewright.tensorir.expr import BinaryOp, Broadcast, BufferLoad, Call, Cast, Expr, IntImm, Ramp, const
 from tilewright.tensorir.functor import LOADS, substitute, uses_var, walk_statements, walk_to

@@ -9,14 +9,14 @@ from __future__ import annotations
 import collections
 
 from tilewright.passes.context import PassContext
+from tilewright.passes.tensor.loops_in import loops_in
 from tilewright.passes.tensor.scoped import ScopedMutator
-from tilewright.tensorir.functor import walk_statements
 from tilewright.tensorir.stmt import For, PrimFunc, Stmt
 
 
 def states(stmt: Stmt, key: str) -> bool:
     """Return whether ``stmt`` is or contains a loop that is annotated with ``key``."""
-    return any(type(part) is For and part.annotations.get(key) for part in walk_statements(stmt))
+    return any(loop.annotations.get(key) for loop in loops_in(stmt))
 
 
 class IntentLowering(ScopedMutator):

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from tilewright.graphir.dims import estimate
 from tilewright.passes.operands import known_bytes
 from tilewright.passes.tensor.hoist_invariant import ExprReplacer
+from tilewright.passes.tensor.large_operands import statements_and_loads
 from tilewright.passes.tensor.name_strides import NamedSizes
 from tilewright.passes.tensor.scoped import ScopedMutator
 from tilewright.tensorir.arith.iter_map import iter_sum, runs
@@ -23,8 +24,6 @@ from tilewright.tensorir.functor import (
     leaves,
     substitute,
     uses_var,
-    walk_statements,
-    walk_to_loads,
 )
 from tilewright.tensorir.stmt import For, LetStmt, PrimFunc, Stmt
 from tilewright.tensorir.target import CACHE_LINE, Target
@@ -109,15 +108,15 @@ class PanelFinder(ScopedMutator):
         """Return the panels that the body of the innermost loop reads."""
         copies: dict[Var, For] = {}
         places: dict[Buffer, list[BufferLoad]] = {}
-        for node in walk_to_loads(body):
+        for node in statements_and_loads(body, self.large):
             if type(node) is BufferLoad:
-                if node.buffer in self.large and len(node.indices) == 1:
+                if len(node.indices) == 1:
                     places.setdefault(node.buffer, []).append(node)
             elif type(node) is For:
                 copies[node.var] = node
             elif type(node) is LetStmt:  # variables of the loop itself are undefined before its body
                 self._define(node)
-        panels = (self._panel(buffer, loads, copies) for buffer, loads in places.items())
+        panels = [self._panel(buffer, loads, copies) for buffer, loads in places.items()]
         return [panel for panel in panels if panel is not None]
 
     def _places(self, loads: list[BufferLoad]) -> list[tuple[Expr, int]] | None:
@@ -166,12 +165,17 @@ class PanelFinder(ScopedMutator):
         return found
 
     def _resolved(self, expr: Expr) -> Expr:
-        """Return ``expr`` without lets; their values are resolved when first needed."""
+        """Return ``expr`` without lets."""
+        values = self._resolved_lets(expr)
+        return substitute(expr, values) if values else expr
+
+    def _resolved_lets(self, expr: Expr) -> dict[Var, Expr]:
+        """Return the values of the let variables in ``expr``, without lets; they are resolved when first needed."""
         names = [leaf for leaf in leaves(expr) if isinstance(leaf, Var) and leaf in self.lets]
         for name in names:
             if name not in self.values:
                 self.values[name] = self._resolved(self.lets[name])
-        return substitute(expr, {name: self.values[name] for name in names}) if names else expr
+        return {name: self.values[name] for name in names}
 
     def _panel(self, buffer: Buffer, loads: list[BufferLoad], copies: Mapping[Var, For]) -> Panel | None:
         nest = self._nest()
@@ -180,8 +184,7 @@ class PanelFinder(ScopedMutator):
         places = self._places(loads)
         if places is None:
             return None
-        start = {var: loop.min for var, loop in copies.items()}
-        bases = [self.range_analyzer.canonical(substitute(place, start)) for place, _ in places]
+        bases = [self._first_copy(place, copies) for place, _ in places]
         repeated: list[For] = []
         outer: For | None = None
         for loop in reversed(self.loops[: len(self.loops) - len(nest)]):
@@ -196,6 +199,9 @@ class PanelFinder(ScopedMutator):
             return None
         if not all(self._is_walked(loop, bases) for loop in nest):
             return None
+        sharing, size = self._advance(bases, outer.var)
+        if not repeated and isinstance(size, IntImm) and size.value == 0:  # then it has to be walked from end to end
+            return None
         apart: list[int] = []
         for base in bases:
             distance = self.simplify(base - bases[0])
@@ -205,7 +211,6 @@ class PanelFinder(ScopedMutator):
         reads = self._reads(places, bases, copies)
         if reads is None:
             return None
-        sharing, size = self._advance(bases, outer.var)
         found = {
             (self._sum(offset, distance), read.width): None
             for distance, read in zip(apart, reads, strict=True)
@@ -236,12 +241,29 @@ class PanelFinder(ScopedMutator):
         start = {loop.var: loop.min for loop in walked}
         return Panel(buffer, substitute(following, start), size, outer, sharing, repeated, fixed, walked)
 
+    def _first_copy(self, place: Expr, copies: Mapping[Var, For]) -> Expr:
+        """Return a place in canonical form for the first of the copies that unrolled loops make."""
+        start = {var: loop.min for var, loop in copies.items() if uses_var(place, {var})}
+        if not start:
+            return place
+        form = self.range_analyzer.linear(place)
+        for term in form.terms:
+            if term not in start and uses_var(term, start.keys()):
+                return self.range_analyzer.canonical(substitute(place, start))
+        for var, low in start.items():
+            form = form.without(var).combine(self.range_analyzer.linear(low), form.terms[var])
+        return self.range_analyzer.expr(form)
+
     def _may_walk(self, buffer: Buffer, loads: list[BufferLoad], nest: list[For]) -> bool:
         """Return whether loads use the loops of a nest, and an outer loop that does not only repeat them, and whether
         they may be worth a prefetch: a quick check before any analysis of places."""
         used: set[object] = set()
         for load in loads:
-            used |= leaves(self._resolved(load.indices[0]))
+            index = load.indices[0]
+            values = self._resolved_lets(index)
+            used |= leaves(index) - values.keys()
+            for value in values.values():
+                used |= leaves(value)
         if not all(loop.var in used for loop in nest):
             return False
         repeated = False
@@ -418,13 +440,3 @@ def _is_wide(load: BufferLoad) -> bool:
     index = load.indices[0]
     contiguous = isinstance(index, Ramp) and isinstance(index.stride, IntImm) and index.stride.value == 1
     return contiguous and index.dtype.lanes * load.buffer.dtype.bytes > NARROW
-
-
-def is_written_out(loop: For) -> bool:
-    """Return whether a loop will be replaced by copies of its body."""
-    return loop.kind == "unrolled" and isinstance(loop.min, IntImm) and isinstance(loop.extent, IntImm)
-
-
-def has_inner_loops(body: Stmt) -> bool:
-    """Return whether a loop with this body is not the innermost one, once loops that are written out are gone."""
-    return any(type(stmt) is For and not is_written_out(stmt) for stmt in walk_statements(body))

@@ -32,7 +32,7 @@ from tilewright.passes.operands import known_bytes
 from tilewright.passes.properties import FLAT, FORMULAS, TILES, VECTORS
 from tilewright.passes.registry import register_pass
 from tilewright.passes.tensor.large_operands import large_operands
-from tilewright.passes.tensor.panels import has_inner_loops, is_written_out
+from tilewright.passes.tensor.loops_in import has_inner_loops, is_written_out
 from tilewright.passes.tensor.prefetch_panels import position
 from tilewright.passes.tensor.scoped import ScopedMutator
 from tilewright.tensorir.arith import Analyzer

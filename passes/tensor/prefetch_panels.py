@@ -30,7 +30,8 @@ from tilewright.passes.decorators import primfunc_pass
 from tilewright.passes.properties import FLAT, FORMULAS, TILES, VECTORS
 from tilewright.passes.registry import register_pass
 from tilewright.passes.tensor.large_operands import large_operands
-from tilewright.passes.tensor.panels import Panel, PanelFinder, has_inner_loops, is_written_out
+from tilewright.passes.tensor.loops_in import has_inner_loops, is_written_out
+from tilewright.passes.tensor.panels import Panel, PanelFinder
 from tilewright.tensorir.dtype import INT64, VOID
 from tilewright.tensorir.expr import Buffer, BufferLoad, Call, Expr, IntImm, as_expr, cast, minimum
 from tilewright.tensorir.stmt import Evaluate, For, PrimFunc, Stmt, sequence
@@ -50,7 +51,7 @@ class _Prefetcher(PanelFinder):
 
     def mutate_For(self, loop: For) -> Stmt:
         if is_written_out(loop):  # reads of its copies are at constant distances
-            return super().mutate_For(loop)
+            return super().mutate_For(loop) if has_inner_loops(loop.body) else loop
         self.loops.append(loop)
         try:
             if has_inner_loops(loop.body):

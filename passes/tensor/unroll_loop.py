@@ -23,9 +23,9 @@ from tilewright.passes.decorators import primfunc_pass
 from tilewright.passes.properties import EFFECTIVE, FLAT, SIMPLE, TILES
 from tilewright.passes.registry import register_pass
 from tilewright.passes.tensor.copies import FoldingCopier
+from tilewright.passes.tensor.loops_in import loops_in
 from tilewright.passes.tensor.lower_blocks import refuse_block
 from tilewright.tensorir.expr import IntImm, Var, const
-from tilewright.tensorir.functor import walk_statements
 from tilewright.tensorir.stmt import Block, BufferStore, Evaluate, For, PrimFunc, SeqStmt, Stmt, sequence
 
 
@@ -121,7 +121,7 @@ class _Unroller(FoldingCopier):
 
 
 def _is_innermost(loop: For) -> bool:
-    return not any(isinstance(node, For) for node in walk_statements(loop.body))
+    return not any(loops_in(loop.body))
 
 
 def unroll_loops(func: PrimFunc, ctx: PassContext | None = None) -> PrimFunc:
