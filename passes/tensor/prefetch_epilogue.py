@@ -76,14 +76,19 @@ class _Prefetcher(ScopedMutator):
         self.ctx, self.far = ctx, far
         self.sizes: set[Node] = set(func.variables)
 
+    def mutate_For(self, loop: For) -> Stmt:
+        return super().mutate_For(loop) if has_inner_loops(loop.body) else loop  # a sum is a loop that stays
+
     def mutate_SeqStmt(self, seq: SeqStmt) -> Stmt:
         stmts = list(seq.stmts)
         for place, stmt in enumerate(stmts):
             nest = _nest(stmt, self.sizes)
-            fetches = (
-                list(self._prefetches(nest, sequence(*stmts[place + 1 :]))) if nest and stmt is not stmts[-1] else []
-            )
-            stmts[place] = _with_body(nest, sequence(*fetches, nest[-1].body)) if fetches else self.mutate(stmt)
+            if not nest:
+                stmts[place] = self.mutate(stmt)
+            elif stmt is not stmts[-1]:
+                fetches = list(self._prefetches(nest, sequence(*stmts[place + 1 :])))
+                if fetches:
+                    stmts[place] = _with_body(nest, sequence(*fetches, nest[-1].body))
         return sequence(*stmts) if any(map(operator.is_not, stmts, seq.stmts)) else seq
 
     def _prefetches(self, nest: list[For], rest: Stmt) -> Iterator[Stmt]:

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tilewright.graphir.module import IRModule
 from tilewright.passes.base import PrimFuncPass
@@ -42,12 +42,13 @@ from tilewright.tensorir.dtype import INT64
 from tilewright.tensorir.expr import Broadcast, Buffer, BufferLoad, Call, Expr, IntImm, Ramp, Var, compare
 from tilewright.tensorir.functor import (
     LOADS,
+    MASKED_LOADS,
     Visitor,
     accesses_buffers,
+    kinds,
     leaves,
     substitute,
     uses_var,
-    walk,
     walk_statements,
     walk_to,
 )
@@ -138,8 +139,7 @@ class _Masks(Visitor):
     def _outside(self, *exprs: Expr) -> None:
         """Reject the buffers with loads outside of stored values: in lets, indices, conditions and addresses."""
         for expr in exprs:
-            if accesses_buffers(expr):
-                self.found -= leaves(expr)
+            self.found -= leaves(expr)
 
     def _access(self, access: BufferLoad | BufferStore) -> None:
         """Reject the buffer of an access that has no predicate, is no whole vector, or whose predicate may differ from
@@ -248,13 +248,17 @@ def _distance(step: Sequence[int], sizes: Sequence[int]) -> int:
 
 def _is_lanewise(value: Expr, lanes: int) -> bool:
     """Return whether each lane of ``value`` depends only on the same lane of its operands."""
-    for node in walk(value):
-        if isinstance(node, Expr) and node.dtype.lanes not in (1, lanes):
+    left: list[Expr] = [value]
+    while left:
+        node = left.pop()
+        own = node.dtype.lanes
+        if own != 1 and own != lanes:
             return False
-        if isinstance(node, Call):
+        if type(node) is Call:
             intrinsic = INTRINSICS.get(node.name)
-            if intrinsic is None or not intrinsic.lanewise or node.dtype.lanes != lanes:
+            if intrinsic is None or not intrinsic.lanewise or own != lanes:
                 return False
+        left.extend(node.parts())
     return True
 
 
@@ -266,6 +270,11 @@ class _Unmasker(ScopedMutator):
         super().__init__(func)
         self.buffers = buffers
         self._for_unmasked = False
+
+    def mutate(self, node: Any) -> Any:
+        if isinstance(node, Expr) and not kinds(node) & MASKED_LOADS:
+            return node
+        return super().mutate(node)
 
     def mutate_BufferLoad(self, op: BufferLoad) -> Expr:
         new: BufferLoad = self.generic_mutate(op)
