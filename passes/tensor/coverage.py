@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator
 from tilewright.passes.tensor.accesses import Access, Place, bind_places, inner_places
 from tilewright.passes.tensor.findings import findings
 from tilewright.tensorir.arith.analyzer import Analyzer
+from tilewright.tensorir.arith.folds import is_true
 from tilewright.tensorir.arith.iter_map import affine, iter_sum
 from tilewright.tensorir.arith.iter_solver import IterSolver, Span
 from tilewright.tensorir.conditions import conjuncts
@@ -91,13 +92,13 @@ class Knowledge:
 
     def prove(self, condition: Expr) -> bool:
         """Return whether ``condition`` always holds at the present read."""
-        return all(
-            part in self._raw()
-            or self.ranges.prove(part)
-            or self.ranges.canonical(part) in self._known()
-            or self.whole.prove(part)
-            for part in conjuncts(condition)
-        )
+        return all(self._holds(part) for part in conjuncts(condition))
+
+    def _holds(self, part: Expr) -> bool:
+        if part in self._raw():
+            return True
+        form = self.ranges.canonical(part)
+        return is_true(form) or form in self._known() or self.ranges.prove(part) or self.whole.prove(part)
 
     def _raw(self) -> set[Expr]:
         if self._told is None:
