@@ -45,7 +45,7 @@ from tilewright.passes.tensor.lower_blocks import refuse_block
 from tilewright.tensorir.arith.analyzer import Analyzer
 from tilewright.tensorir.arith.region import region_of
 from tilewright.tensorir.dtype import INT64
-from tilewright.tensorir.expr import Buffer, BufferLoad, Expr, IntImm, Var, const
+from tilewright.tensorir.expr import BinaryOp, Buffer, BufferLoad, Expr, IntImm, Var, const
 from tilewright.tensorir.functor import Mutator, free_vars, leaves, uses_var, walk_statements
 from tilewright.tensorir.stmt import Allocate, Block, BufferStore, For, PrimFunc
 from tilewright.tensorir.target import Target
@@ -275,6 +275,10 @@ class _Rewriter(Mutator):
     def _less(self, index: Expr, low: Expr) -> Expr:
         if index is low:
             return const(0, INT64)
+        if type(index) is BinaryOp and index.op == "add" and index.a is low:
+            rest = index.b
+            if type(rest) is Var and rest not in leaves(low):  # as most are: a loop from the first element on
+                return rest
         key = index, low
         found = self.rebased.get(key)
         if found is None:
