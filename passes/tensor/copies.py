@@ -215,11 +215,13 @@ class FoldingCopier(ScopedMutator):
 
     def _table(self, expr: Expr) -> _Table | None:
         """Make all copies of an expression that depends only on the numbers that replace variables."""
-        if type(expr) is IntImm or self.values.keys().isdisjoint(leaves(expr)):
+        if type(expr) is IntImm:
             return (), [expr]
-        replaced, numbers = self.values.keys() & leaves(expr), self._numbers
-        names = tuple([name for name in numbers if name in replaced])
-        if len(names) < len(replaced) or kinds(expr) & COMPARISONS:
+        below, replaced, numbers = leaves(expr), self.values.keys(), self._numbers
+        if replaced.isdisjoint(below):
+            return (), [expr]
+        names = tuple([name for name in numbers if name in below])
+        if kinds(expr) & COMPARISONS or len(names) < len(replaced & below):
             return None
         if type(expr) is Var:
             return names, [const(number, expr.dtype) for number in numbers[expr]]
@@ -243,6 +245,8 @@ class FoldingCopier(ScopedMutator):
 
     def _copies_at(self, expr: Expr, names: tuple[Var, ...]) -> list[Expr]:
         """Return all copies of an expression, from those of its parts."""
+        if type(expr) is Ramp and type(expr.stride) is IntImm:
+            return [expr.with_operands(base, expr.stride) for base in self._spread(expr.base, names)]
         parts = expr.parts()
         columns = [self._spread(part, names) for part in parts]
         if type(expr) is BinaryOp:
@@ -251,8 +255,6 @@ class FoldingCopier(ScopedMutator):
             return [expr.with_operands(indices) for indices in zip(*columns, strict=True)]
         if type(expr) is Broadcast:
             return [expr.with_operands(value) for value in columns[0]]
-        if type(expr) is Ramp:
-            return [expr.with_operands(base, stride) for base, stride in zip(*columns, strict=True)]
         if type(expr) is Select:
             return [selected(*choice) for choice in zip(*columns, strict=True)]
         made: list[Expr] = []

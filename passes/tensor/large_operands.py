@@ -9,7 +9,7 @@ from tilewright.tensorir.expr import Buffer, BufferLoad, Expr, IntImm
 from tilewright.tensorir.functor import leaves
 from tilewright.tensorir.keys import SMALL_BUFFERS
 from tilewright.tensorir.node import Node, notes_on
-from tilewright.tensorir.stmt import Allocate, BufferStore, LetStmt, PrimFunc, SeqStmt, Stmt
+from tilewright.tensorir.stmt import Allocate, BufferStore, For, LetStmt, PrimFunc, SeqStmt, Stmt
 
 
 def large_operands(func: PrimFunc) -> dict[Buffer, int]:
@@ -57,6 +57,9 @@ def statements_and_loads(stmt: Stmt, buffers: Mapping[Buffer, int]) -> list[Node
         found.append(node)
         if type(node) is SeqStmt:
             stack.extend(node.stmts[::-1])
+            continue
+        if type(node) is For and type(node.min) is IntImm and type(node.extent) is IntImm:
+            stack.append(node.body)
             continue
         inner: list[Node] = []
         for part in node.parts():  # expressions come before statements

@@ -252,7 +252,7 @@ class PanelFinder(ScopedMutator):
                 return self.range_analyzer.canonical(substitute(place, start))
         for var, low in start.items():
             form = form.without(var).combine(self.range_analyzer.linear(low), form.terms[var])
-        return self.range_analyzer.expr(form)
+        return self.range_analyzer.expr(self.range_analyzer.merge_remainders(form))
 
     def _may_walk(self, buffer: Buffer, loads: list[BufferLoad], nest: list[For]) -> bool:
         """Return whether loads use the loops of a nest, and an outer loop that does not only repeat them, and whether

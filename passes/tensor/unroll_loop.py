@@ -98,7 +98,7 @@ class _Unroller(FoldingCopier):
             return self.mutate_loop(loop, "serial" if loop.kind == "unrolled" else loop.kind)
         copies = self._stores(loop)
         if copies is not None:
-            return sequence(*copies)
+            return copies[0] if len(copies) == 1 else SeqStmt(tuple(copies))
         low, extent = self.mutate(loop.min), loop.extent
         assert isinstance(extent, IntImm)
         if isinstance(low, IntImm):
