@@ -11,12 +11,23 @@ import collections
 from tilewright.passes.context import PassContext
 from tilewright.passes.tensor.loops_in import loops_in
 from tilewright.passes.tensor.scoped import ScopedMutator
+from tilewright.tensorir.node import notes_on
 from tilewright.tensorir.stmt import For, PrimFunc, Stmt
 
 
 def states(stmt: Stmt, key: str) -> bool:
     """Return whether ``stmt`` is or contains a loop that is annotated with ``key``."""
-    return any(loop.annotations.get(key) for loop in loops_in(stmt))
+    return key in _keys_in(stmt) and any(loop.annotations.get(key) for loop in loops_in(stmt))
+
+
+def _keys_in(stmt: Stmt) -> frozenset[str]:
+    """Return the keys of all annotations of loops in ``stmt``. Several passes ask for one, and seldom change any."""
+    notes = notes_on(stmt)
+    found: frozenset[str] | None = notes.get(_keys_in)
+    if found is None:
+        annotations = [loop.annotations for loop in loops_in(stmt) if loop.annotations]
+        found = notes[_keys_in] = frozenset([key for each in annotations for key in each])
+    return found
 
 
 class IntentLowering(ScopedMutator):
