@@ -248,7 +248,7 @@ class PanelFinder(ScopedMutator):
             return place
         form = self.range_analyzer.linear(place)
         for term in form.terms:
-            if term not in start and uses_var(term, start.keys()):
+            if term not in start and not start.keys().isdisjoint(leaves(term)):
                 return self.range_analyzer.canonical(substitute(place, start))
         for var, low in start.items():
             form = form.without(var).combine(self.range_analyzer.linear(low), form.terms[var])
