@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from tilewright.passes.tensor.copied_parts import Parts, operation, selected, shifted, split_number, value_of
+from tilewright.passes.tensor.copied_parts import Parts, Steps, find_steps, operation, selected, shifted, value_of
 from tilewright.passes.tensor.scoped import ScopedMutator
 from tilewright.tensorir.arith.analyzer import Analyzer
 from tilewright.tensorir.arith.folds import fold, is_false, is_true
@@ -37,13 +37,9 @@ from tilewright.tensorir.expr import (
     const,
 )
 from tilewright.tensorir.folding import wrap_integer
-from tilewright.tensorir.functor import COMPARISONS, kinds, leaves
+from tilewright.tensorir.functor import leaves
 from tilewright.tensorir.sources import TRACING, inherit
 from tilewright.tensorir.stmt import Allocate, BufferStore, For, IfThenElse, LetStmt, PrimFunc, Stmt, sequence
-
-#: An index as a part that is the same in all copies (None: zero), plus a constant, plus multiples of variables that
-#: numbers replace.
-_Steps = tuple[Expr | None, int, tuple[tuple[Var, int], ...]]
 
 #: The variables that numbers replace in an expression, outermost first, and its copies for all combinations of their
 #: numbers, those of the innermost variable next to each other.
@@ -71,8 +67,8 @@ class FoldingCopier(ScopedMutator):
     def _begin(self) -> None:
         """Clear the caches of another statement's copies, in which other variables were replaced."""
         #: The table of an expression whose copy depends only on the numbers that replace variables. Such an expression
-        #: uses no definitions of the copy, and has no comparisons, which facts at a place may decide. None: its copy
-        #: has to be made anew in each copy of the statement.
+        #: uses no definitions of the copy, and has no comparisons that facts at a place may decide, but numbers alone
+        #: do not. None: its copy has to be made anew in each copy of the statement.
         self._tables: dict[Expr, _Table | None] = {}
         #: The numbers for which the tables were made.
         self._tabled = dict(self._numbers)
@@ -221,14 +217,17 @@ class FoldingCopier(ScopedMutator):
         if replaced.isdisjoint(below):
             return (), [expr]
         names = tuple([name for name in numbers if name in below])
-        if kinds(expr) & COMPARISONS or len(names) < len(replaced & below):
+        if len(names) < len(replaced & below):
             return None
         if type(expr) is Var:
             return names, [const(number, expr.dtype) for number in numbers[expr]]
-        steps = self._find_steps(expr) if expr.dtype is INT64 else None
-        return names, self._copies_at(expr, names) if steps is None else self._indices(steps, names)
+        if type(expr) is Compare and len(names) < len(below):
+            return None
+        steps = find_steps(expr, self.values) if expr.dtype is INT64 else None
+        copies = self._copies_at(expr, names) if steps is None else self._indices(steps, names)
+        return None if copies is None else (names, copies)
 
-    def _indices(self, steps: _Steps, names: tuple[Var, ...]) -> list[Expr]:
+    def _indices(self, steps: Steps, names: tuple[Var, ...]) -> list[Expr]:
         """Return all copies of a sum of a fixed part and multiples of the variables ``names``."""
         whole, fixed, multiples = steps
         factors = dict.fromkeys(names, 0)
@@ -243,12 +242,19 @@ class FoldingCopier(ScopedMutator):
             sums = [wrap_integer(number, INT64) for number in sums]
         return [const(number, INT64) for number in sums] if whole is None else shifted(whole, sums)
 
-    def _copies_at(self, expr: Expr, names: tuple[Var, ...]) -> list[Expr]:
-        """Return all copies of an expression, from those of its parts."""
+    def _copies_at(self, expr: Expr, names: tuple[Var, ...]) -> list[Expr] | None:
+        """Return all copies of an expression, from those of its parts; None if one has no table, or if numbers alone do
+        not decide a comparison."""
         if type(expr) is Ramp and type(expr.stride) is IntImm:
-            return [expr.with_operands(base, expr.stride) for base in self._spread(expr.base, names)]
+            bases = self._spread(expr.base, names)
+            return None if bases is None else [expr.with_operands(base, expr.stride) for base in bases]
         parts = expr.parts()
-        columns = [self._spread(part, names) for part in parts]
+        columns: list[list[Expr]] = []
+        for part in parts:
+            column = self._spread(part, names)
+            if column is None:
+                return None
+            columns.append(column)
         if type(expr) is BinaryOp:
             return self._operations(expr, *columns)
         if type(expr) is BufferLoad and expr.predicate is None:
@@ -258,15 +264,16 @@ class FoldingCopier(ScopedMutator):
         if type(expr) is Select:
             return [selected(*choice) for choice in zip(*columns, strict=True)]
         made: list[Expr] = []
-        for column in zip(*columns, strict=True):
-            made.append(fold(expr.rebuild(Parts(dict(zip(parts, column, strict=True))))))
-        return made
+        for column_of_parts in zip(*columns, strict=True):
+            made.append(fold(expr.rebuild(Parts(dict(zip(parts, column_of_parts, strict=True))))))
+        return None if type(expr) is Compare and Compare in map(type, made) else made
 
-    def _spread(self, expr: Expr, names: tuple[Var, ...]) -> list[Expr]:
-        """Return the copies of an expression for all combinations of the numbers of ``names``, which are more
-        variables than its own."""
+    def _spread(self, expr: Expr, names: tuple[Var, ...]) -> list[Expr] | None:
+        """Return the copies of an expression for all combinations of the numbers of ``names``, which are at least the
+        variables of its own; None if it has no table."""
         table = self._table_of(expr)
-        assert table is not None, "parts of an expression have no other variables than the expression"
+        if table is None:
+            return None
         own, copies = table
         return copies if own == names else self._repeated(copies, own, names)
 
@@ -289,54 +296,6 @@ class FoldingCopier(ScopedMutator):
                 places = [outer + step * number for outer in places for number in range(count)]
             self._spreads[own, names] = places
         return [copies[place] for place in places]
-
-    def _find_steps(self, expr: Expr) -> _Steps | None:
-        if type(expr) is IntImm:
-            return None, expr.value, ()
-        values = self.values
-        if type(expr) is Var:
-            number = values.get(expr)
-            return (expr, 0, ()) if number is None else (None, 0, ((expr, 1),)) if type(number) is IntImm else None
-        if values.keys().isdisjoint(leaves(expr)):
-            rest, fixed = split_number(expr)
-            return (rest, fixed, ()) if rest is None or split_number(rest)[0] is rest else None
-        if type(expr) is not BinaryOp:
-            return None
-        op = expr.op
-        if op == "mul":
-            return self._multiplied(expr.a, expr.b)
-        if op != "add" and op != "sub":
-            return None
-        b = self._find_steps(expr.b)
-        if b is None:
-            return None
-        a = self._find_steps(expr.a)
-        if a is None:
-            return None
-        whole, fixed, steps = a
-        added, number, more = b
-        if op == "sub":
-            if whole is None and added is not None:
-                return None
-            number, more = -number, tuple([(var, -step) for var, step in more])
-        if whole is None:
-            whole = added
-        elif added is not None:
-            whole = BinaryOp(op, whole, added)
-        return whole, fixed + number, steps + more
-
-    def _multiplied(self, a: Expr, b: Expr) -> _Steps | None:
-        """Return the steps of a product of a number, or of what numbers replace, and a number."""
-        if type(a) is Var and type(b) is IntImm:  # as most are
-            return (None, 0, ((a, b.value),)) if type(self.values.get(a)) is IntImm else None
-        right = self._find_steps(b)
-        if right is None or right[0] is not None:
-            return None
-        left = self._find_steps(a)
-        if left is None or left[0] is not None or (left[2] and right[2]):
-            return None
-        varying, factor = (left, right[1]) if left[2] else (right, left[1])
-        return None, varying[1] * factor, tuple([(var, step * factor) for var, step in varying[2]])
 
     # Definitions.
 
