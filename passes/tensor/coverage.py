@@ -182,8 +182,8 @@ class _Instance:
 
     def _is_renamed(self) -> bool:
         """Find the instance where the indices of write and read are the same but for the names of loops with equal
-        ranges, as most are. Return whether it was found."""
-        names: dict[Var, Var] = {}
+        ranges, as most are, or numbers within the range of a loop. Return whether it was found."""
+        names: dict[Var, Var | IntImm] = {}
         for own, other in zip(self.write.indices, self.read.indices, strict=True):
             if not self._renames(own, other, names):
                 return False
@@ -195,7 +195,13 @@ class _Instance:
             ):
                 return False
             name = names.get(loop.var)
-            if name is not None:
+            if isinstance(name, IntImm):
+                if not isinstance(loop.min, IntImm) or not isinstance(loop.extent, IntImm):
+                    return False
+                if not 0 <= name.value - loop.min.value < loop.extent.value:
+                    return False
+                values[loop.var] = name
+            elif name is not None:
                 other_loop = around.get(name)
                 if other_loop is None or other_loop.min is not loop.min or other_loop.extent is not loop.extent:
                     return False
@@ -208,16 +214,16 @@ class _Instance:
         self.values = values
         return True
 
-    def _renames(self, own: Expr, other: Expr, names: dict[Var, Var]) -> bool:
-        """Return whether ``own`` becomes ``other`` when loop variables of the write take ``names``, to which those that
-        are not known yet are added."""
+    def _renames(self, own: Expr, other: Expr, names: dict[Var, Var | IntImm]) -> bool:
+        """Return whether ``own`` becomes ``other`` when loop variables of the write take ``names`` or numbers, to which
+        those that are not known yet are added."""
         used = [leaf for leaf in leaves(own) if leaf in self.values]
         if own is other or not used:
             if kinds(own) & LOADS or not all(names.setdefault(var, var) is var for var in used):
                 return False
             return own is other or self.analyzer.canonical(own) is self.analyzer.canonical(other)
         if isinstance(own, Var):
-            return own in self.values and isinstance(other, Var) and names.setdefault(own, other) is other
+            return own in self.values and isinstance(other, (Var, IntImm)) and names.setdefault(own, other) is other
         if not isinstance(own, BinaryOp) or not isinstance(other, BinaryOp) or own.op != other.op:
             return False
         return self._renames(own.a, other.a, names) and self._renames(own.b, other.b, names)
