@@ -11,7 +11,8 @@ where it comes from. Equal nodes are written once, except that variables and buf
 records are the same, in every process, for functions that are equal up to those names (see :mod:`.structural`), however
 their nodes share operands; a digest of them is a key for the computation of a function.
 
-Encoding and decoding take time linear in the number of objects, and do not recurse over the depth.
+Encoding and decoding take time linear in the number of objects, and do not recurse over the depth: decoding not at all,
+encoding over a hundred nodes at most.
 """
 
 from __future__ import annotations
@@ -50,8 +51,8 @@ MALFORMED = (KeyError, IndexError, TypeError, ValueError, AttributeError, Recurs
 
 _SEPARATORS = (",", ":")
 
-#: In place of a node's number: its parts are being written.
-_ENTERED: Final = -1
+#: The most nodes that wait at once for their parts: programs may be nested deeper.
+_MOST_FRAMES: Final = 100
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,41 +95,77 @@ def encode(func: PrimFunc) -> Encoded:
     Raises:
         EncodingError: it holds a node of a user's class, or an annotation that is not plain data.
     """
-    numbers: dict[Node, int] = {}
-    known: dict[tuple[Any, ...], int] = {}
-    records: list[tuple[Any, ...]] = []
-    names: list[str] = []
-    stack: list[Node] = [func]
-    while stack:
-        node = stack.pop()
-        place = numbers.get(node)
-        if place is not None and place != _ENTERED:
-            continue
+    written = _Records()
+    above: list[Node] = []  # the nodes that wait for one below them: there are some in long chains only
+    node: Node = func
+    while True:
         try:
-            needed, record_of, is_named = _WRITTEN[type(node)]
+            written[node]
+        except _TooDeepError as error:
+            above.append(node)
+            node = error.node
+            written.frames = _MOST_FRAMES
+            continue
+        if not above:
+            break
+        node = above.pop()
+    return Encoded(json.dumps(written.records, separators=_SEPARATORS), tuple(written.names), written.origins)
+
+
+class _TooDeepError(Exception):
+    """A node that is not reached."""
+
+    def __init__(self, node: Node) -> None:
+        super().__init__()
+        self.node = node
+
+
+class _Records(dict[Node, int]):
+    """The numbers of nodes: to look one up writes its record, if there is none yet, after those of its parts.
+
+    Attributes:
+        records, names, origins: see :class:`Encoded`.
+        frames: how many more nodes may wait for their parts; for one more, :class:`_TooDeepError` is raised. Nodes
+            whose records are written keep them.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.records: list[tuple[Any, ...]] = []
+        self.names: list[str] = []
+        self.origins = ""
+        self.frames = _MOST_FRAMES
+        self._known: dict[tuple[Any, ...], int] = {}
+
+    def __missing__(self, node: Node) -> int:
+        try:
+            record_of, is_named = _WRITTEN[type(node)]
         except KeyError:
             what = f"{type(node).__name__}: {node!s}"
             raise EncodingError(f"expected nodes that Tilewright defines, found a {what}") from None
-        if place is None and needed is not None:
-            missing = [part for part in needed(node) if part not in numbers]
-            if missing:
-                numbers[node] = _ENTERED
-                stack.append(node)
-                stack += missing[::-1]
-                continue
-        record = record_of(node, numbers)
+        if not self.frames:
+            raise _TooDeepError(node)
+        self.frames -= 1
+        record = record_of(node, self)
+        self.frames += 1
+        records = self.records
         count = len(records)
         if is_named:
-            names.append(node.name)  # type: ignore[attr-defined]
+            self.names.append(node.name)  # type: ignore[attr-defined]
             number = count
         else:
-            number = known.setdefault(record, count)
-        numbers[node] = number
+            number = self._known.setdefault(record, count)
+        self[node] = number
         if number == count:
             records.append(record)
-    origins = {key: value for key, value in func.attrs.items() if key in ORIGIN_ATTRS}
-    text = json.dumps(records, separators=_SEPARATORS)
-    return Encoded(text, tuple(names), _plain_text([list(func.attrs), origins], numbers))
+        return number
+
+    def attributes_text(self, attrs: Mapping[str, Any]) -> str:
+        """Return the attributes of a function that are part of its record, and keep the others apart."""
+        text = _plain_text({key: item for key, item in attrs.items() if key not in ORIGIN_ATTRS}, self)
+        origins = {key: value for key, value in attrs.items() if key in ORIGIN_ATTRS}
+        self.origins = _plain_text([list(attrs), origins], self)
+        return text
 
 
 def _decode(encoded: Encoded, variables: Sequence[expr.Var] | None) -> PrimFunc:
@@ -153,26 +190,8 @@ def _decode(encoded: Encoded, variables: Sequence[expr.Var] | None) -> PrimFunc:
     return PrimFunc(func.name, func.params, func.body, {key: values[key] for key in order})
 
 
-def _nodes_in(value: Any) -> Iterator[Node]:
-    """The nodes in plain data."""
-    if isinstance(value, (str, int, float)):
-        return
-    if isinstance(value, Node):
-        yield value
-    elif isinstance(value, Mapping):
-        for item in value.values():
-            yield from _nodes_in(item)
-    elif isinstance(value, (list, tuple)):
-        for item in value:
-            yield from _nodes_in(item)
-
-
 def _plain_text(value: Any, numbers: Mapping[Node, int]) -> str:
     return json.dumps(_tagged(value, numbers), separators=_SEPARATORS) if value else ""
-
-
-def _attributes_text(value: Mapping[str, Any], numbers: Mapping[Node, int]) -> str:
-    return _plain_text({key: item for key, item in value.items() if key not in ORIGIN_ATTRS}, numbers)
 
 
 def _tagged(value: Any, numbers: Mapping[Node, int]) -> Any:
@@ -221,16 +240,15 @@ def _mapping(text: str, made: list[Any]) -> Mapping[str, Any]:
     return found
 
 
-#: Of the nodes of a class: a function for the nodes whose records must come before that of a node (None: it
-#: has no parts), one for its record, and whether it has a name.
-_Written = tuple[Callable[[Any], tuple[Node, ...]] | None, Callable[[Any, Mapping[Node, int]], tuple[Any, ...]], bool]
+#: Of the nodes of a class: the function that returns the record of one, and whether it has a name.
+_Written = tuple[Callable[[Any, _Records], tuple[Any, ...]], bool]
 _Read = Callable[[list[Any], list[Any], Iterator[str]], Any]
 
 
 def _derived_functions(number: int, cls: Any) -> tuple[_Written, _Read]:
     """Return the functions that write and read nodes of a class. They are generated and compiled, like those that
     ``node`` derives: a loop over the fields takes several times as long."""
-    needed, items, arguments = [], [str(number)], []
+    items, arguments = [str(number)], []
     types = {field.name: str(field.type) for field in dataclasses.fields(cls)}
     for name, role in cls.node_fields:
         value, place = f"node.{name}", f"record[{len(items)}]"
@@ -238,21 +256,16 @@ def _derived_functions(number: int, cls: Any) -> tuple[_Written, _Read]:
             arguments.append("next(names)")
             continue
         if role == "children" or (role == "definition" and types[name].startswith("tuple")):
-            needed.append(f"*{value}")
-            items.append(f"tuple([numbers[part] for part in {value}])")
+            items.append(f"tuple(map(numbers.__getitem__, {value}))")
             arguments.append(f"tuple([made[part] for part in {place}])")
         elif role != "data" and "None" in types[name]:
-            needed.append(f"*(() if {value} is None else ({value},))")
             items.append(f"None if {value} is None else numbers[{value}]")
             arguments.append(f"None if {place} is None else made[{place}]")
         elif role != "data":
-            needed.append(value)
             items.append(f"numbers[{value}]")
             arguments.append(f"made[{place}]")
         elif types[name].startswith("Mapping"):
-            needed.append(f"*(_nodes_in({value}) if {value} else ())")
-            written = "_attributes_text" if cls is PrimFunc else "_plain_text"
-            items.append(f"{written}({value}, numbers)")
+            items.append(f"numbers.attributes_text({value})" if cls is PrimFunc else f"_plain_text({value}, numbers)")
             arguments.append(f"_mapping({place}, made)")
         elif types[name] == "float":
             items.append(f"{value}.hex()")
@@ -261,13 +274,12 @@ def _derived_functions(number: int, cls: Any) -> tuple[_Written, _Read]:
             items.append(value)
             arguments.append(place)
     lines = [
-        f"def needed(node): return ({''.join(part + ', ' for part in needed)})",
         f"def record_of(node, numbers): return ({''.join(item + ', ' for item in items)})",
         f"def read(record, made, names): return cls({', '.join(arguments)})",
     ]
     namespace: dict[str, Any] = {**globals(), "cls": cls}
     exec("\n".join(lines), namespace)
-    return (namespace["needed"] if needed else None, namespace["record_of"], cls in _NAMED), namespace["read"]
+    return (namespace["record_of"], cls in _NAMED), namespace["read"]
 
 
 _DERIVED = [_derived_functions(number, cls) for number, cls in enumerate(_CLASSES)]
