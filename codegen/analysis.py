@@ -12,7 +12,7 @@ from tilewright.tensorir.intrinsics import ADDRESSING
 from tilewright.tensorir.keys import OUTLINE, PARALLEL_IF
 from tilewright.tensorir.node import Node, notes_on
 from tilewright.tensorir.profiling import PROFILE_INTRINSICS
-from tilewright.tensorir.stmt import Allocate, BufferStore, Evaluate, For, LetStmt, Stmt
+from tilewright.tensorir.stmt import Allocate, BufferStore, Evaluate, For, LetStmt, SeqStmt, Stmt
 
 
 def unique_nodes(root: Node) -> Iterator[Node]:
@@ -51,16 +51,20 @@ class Uses:
         local: the accesses of each allocated buffer.
         addressed: buffers whose addresses are taken, be it only for a prefetch.
         captured: what the parts capture that become functions: bodies of parallel loops, and outlined loops.
+        stored: the buffers that the body of each loop stores to.
+        unrolled: the variables of loops that are unrolled, and of no others.
     """
 
     written: Set[Buffer]
     masked: Mapping[Buffer, int]
-    called: Set[str]
+    called: frozenset[str]
     has_parallel_loop: bool
     has_profile: bool
     local: Mapping[Buffer, Sequence[BufferLoad | BufferStore]]
     addressed: Set[Buffer]
     captured: Mapping[Stmt, Captured]
+    stored: Mapping[Stmt, frozenset[Buffer]]
+    unrolled: Set[Var]
 
 
 def uses(root: Node) -> Uses:
@@ -80,7 +84,7 @@ class _Part:
         variables: the free variables, in order of first use.
         buffers: the buffers that are used and not allocated there, in order of first use.
         written: the buffers that may be written.
-        seen: the nodes that were visited, and the variables and buffers that were used or defined.
+        seen: the expressions that were visited, and the variables and buffers that were used or defined.
     """
 
     def __init__(self) -> None:
@@ -103,7 +107,7 @@ class _Part:
 
 
 class _Finder:
-    """Finds the uses of a program in one walk; each part visits nodes that it shares once."""
+    """Finds the uses of a program in one walk; each part visits expressions that it shares once."""
 
     def __init__(self) -> None:
         self.masked: dict[Buffer, int] = {}
@@ -113,6 +117,10 @@ class _Finder:
         self.local: dict[Buffer, list[BufferLoad | BufferStore]] = {}
         self.addressed: set[Buffer] = set()
         self.captured: dict[Stmt, Captured] = {}
+        self.stored: dict[Stmt, frozenset[Buffer]] = {}
+        self._stores: list[Buffer] = []  # the buffers of the stores, in the order of the statements
+        self._unrolled: set[Var] = set()
+        self._others: set[Var] = set()
         self._part = _Part()
 
     def find(self, root: Node) -> Uses:
@@ -121,24 +129,26 @@ class _Finder:
         return Uses(
             self._part.written,
             self.masked,
-            self.called,
+            frozenset(self.called),
             self.has_parallel_loop,
             self.has_profile,
             self.local,
             self.addressed,
             self.captured,
+            self.stored,
+            self._unrolled - self._others,
         )
 
     def _visit(self, node: Any) -> None:
-        seen = self._part.seen
-        if node in seen:
-            return
-        seen.add(node)
         kind = type(node)
         if kind is BufferStore:
-            self._access(node)
-            self._part.written.add(node.buffer)
-            self._look_into(node.parts())
+            self._store(node)
+        elif kind is SeqStmt:
+            for stmt in node.stmts:
+                if type(stmt) is BufferStore:  # most are
+                    self._store(stmt)
+                else:
+                    self._visit(stmt)
         elif kind is For:
             if node.annotations.get(OUTLINE):
                 self._visit_captured(node)
@@ -146,13 +156,26 @@ class _Finder:
                 self._loop(node)
         elif kind is LetStmt:
             self._look_into((node.value,))
-            seen.add(node.var)
+            self._part.seen.add(node.var)
+            self._others.add(node.var)
             self._visit(node.body)
         else:
             if kind is Allocate:
-                seen.add(node.buffer)
+                self._part.seen.add(node.buffer)
                 self.local.setdefault(node.buffer, [])
             self._visit_parts(node.parts())
+
+    def _store(self, store: BufferStore) -> None:
+        part, buffer = self._part, store.buffer
+        if buffer not in part.seen:
+            self._use(buffer)
+        part.written.add(buffer)
+        self._stores.append(buffer)
+        if buffer in self.local:
+            self.local[buffer].append(store)
+        if store.predicate is not None:
+            self._mask(store)
+        self._look_into(store.parts())
 
     def _visit_parts(self, parts: tuple[Node, ...]) -> None:
         for part in parts:
@@ -164,11 +187,15 @@ class _Finder:
     def _loop(self, loop: For) -> None:
         self._look_into((loop.min, loop.extent))
         self._part.seen.add(loop.var)
+        constant = type(loop.min) is IntImm and type(loop.extent) is IntImm
+        (self._unrolled if loop.kind == "unrolled" and constant else self._others).add(loop.var)
+        start = len(self._stores)
         if loop.kind == "parallel":
             self.has_parallel_loop = True
             self._visit_captured(loop.body)
         else:
             self._visit(loop.body)
+        self.stored[loop.body] = frozenset(self._stores[start:])
         condition = loop.annotations.get(PARALLEL_IF)
         if isinstance(condition, Expr):
             self._look_into((condition,))
@@ -184,9 +211,9 @@ class _Finder:
         self.captured[stmt] = Captured(list(found.variables), list(found.buffers), found.written)
         outer.add(found)
 
-    def _look_into(self, exprs: tuple[Expr, ...]) -> None:
+    def _look_into(self, exprs: Sequence[Expr]) -> None:
         """Visit expressions and all nodes below them, in the order of the fields."""
-        part = self._part
+        part, local = self._part, self.local
         seen = part.seen
         stack: list[Any] = list(exprs[::-1])
         while stack:
@@ -195,14 +222,23 @@ class _Finder:
                 seen.add(node)
                 kind = type(node)
                 if kind is BinaryOp:  # most nodes are those of indices, in which there is little to find
-                    if type(node.b) is not IntImm:
-                        stack.append(node.b)
+                    b = node.b
+                    if type(b) is not IntImm and b not in seen:
+                        stack.append(b)
                     node = node.a
                 elif kind is BufferLoad:
-                    self._access(node)
+                    buffer = node.buffer
+                    if buffer not in seen:
+                        self._use(buffer)
+                    if buffer in local:
+                        local[buffer].append(node)
                     if node.predicate is not None:
+                        self._mask(node)
                         stack.append(node.predicate)
-                    stack += node.indices[::-1]
+                    if len(node.indices) == 1:
+                        node = node.indices[0]
+                    else:
+                        stack += node.indices[::-1]
                 elif kind is Ramp and type(node.stride) is IntImm:
                     node = node.base
                 elif kind is Broadcast:
@@ -214,18 +250,15 @@ class _Finder:
                         self._call(node)
                     stack += node.parts()[::-1]
 
-    def _access(self, access: BufferLoad | BufferStore) -> None:
-        buffer, part = access.buffer, self._part
-        if buffer not in part.seen:
-            part.seen.add(buffer)
-            part.buffers[buffer] = None
-            self._look_into((*buffer.shape, *buffer.strides))
-        if access.predicate is not None:
-            lanes = max([index.dtype.lanes for index in access.indices], default=1)
-            self.masked[buffer] = max(lanes, self.masked.get(buffer, 0))
-        accesses = self.local.get(buffer)
-        if accesses is not None:
-            accesses.append(access)
+    def _use(self, buffer: Buffer) -> None:
+        """Note the first use of ``buffer`` in the part."""
+        self._part.seen.add(buffer)
+        self._part.buffers[buffer] = None
+        self._look_into((*buffer.shape, *buffer.strides))
+
+    def _mask(self, access: BufferLoad | BufferStore) -> None:
+        lanes = max([index.dtype.lanes for index in access.indices], default=1)
+        self.masked[access.buffer] = max(lanes, self.masked.get(access.buffer, 0))
 
     def _call(self, call: Call) -> None:
         if call.name.startswith("@"):
@@ -245,11 +278,12 @@ def defined_variables(stmt: Stmt) -> frozenset[Var]:
 
 def called_names(root: Node) -> frozenset[str]:
     """Return the names of the PrimFuncs that a program calls. They return nothing, so that each call is a statement."""
-    if not isinstance(root, Stmt):
-        return frozenset(uses(root).called)
     notes = notes_on(root)
+    known: Uses | None = notes.get(uses)
+    if known is not None or not isinstance(root, Stmt):
+        return uses(root).called
     found: frozenset[str] | None = notes.get(called_names)
-    if found is None:
+    if found is None:  # all uses are not worth finding for a program that is not lowered
         calls = [stmt.value for stmt in walk_statements(root) if isinstance(stmt, Evaluate)]
         found = frozenset([call.name[1:] for call in calls if isinstance(call, Call) and call.name.startswith("@")])
         notes[called_names] = found

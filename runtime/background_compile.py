@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import NamedTuple
 
-from tilewright.codegen.analysis import called_names, has_parallel_loop
+from tilewright.codegen.analysis import uses
 from tilewright.codegen.llvm import ModuleText, team
 from tilewright.codegen.llvm.emission import drop_forgotten_lock
 from tilewright.codegen.llvm.headroom import check_headroom
@@ -97,8 +97,10 @@ class BackgroundCompiler:
         Args:
             known_hash: the hash of the only function; see :meth:`NamedFunction.of`.
         """
-        alone = [function for function in functions if not called_names(function.body)]
-        if self._target.kind == "llvm" and alone:
+        if self._target.kind != "llvm":
+            return
+        alone = [function for function in functions if not uses(function.body).called]
+        if alone:
             named = [NamedFunction.of(function, self._target, known_hash) for function in alone]
             if len(self._parts) < self._count:
                 check_headroom()  # a thread that starts without memory may never say that it has
@@ -108,7 +110,7 @@ class BackgroundCompiler:
                 texts = process_caches().kernels.emit_missing(named, self._target)
             kernels = self._workers.submit(with_frame_memory, self._compile, named, texts)
             self._parts.append(_Part(named, texts, kernels))
-            if not self._forks and any(has_parallel_loop(function.body) for function in alone):
+            if not self._forks and any(uses(function.body).has_parallel_loop for function in alone):
                 self._forks = True
                 self._prepare()
 

@@ -15,15 +15,14 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from tilewright.codegen.analysis import Captured, uses
+from tilewright.codegen.analysis import Uses, uses
 from tilewright.codegen.llvm.known import KnownIntegers
 from tilewright.codegen.llvm.text import memory_type
 from tilewright.tensorir.arith.lanes import even_lanes
 from tilewright.tensorir.dtype import INT64
-from tilewright.tensorir.expr import Buffer, BufferLoad, Expr, IntImm, Var, cast
-from tilewright.tensorir.keys import OUTLINE
+from tilewright.tensorir.expr import Buffer, BufferLoad, Expr, IntImm, cast
 from tilewright.tensorir.node import Node, notes_on
-from tilewright.tensorir.stmt import Allocate, BufferStore, For, LetStmt, SeqStmt, Stmt
+from tilewright.tensorir.stmt import BufferStore, Stmt
 
 if TYPE_CHECKING:
     from tilewright.codegen.llvm.text import Builder
@@ -56,92 +55,33 @@ def plan_registers(root: Stmt) -> Plan:
     notes = notes_on(root)
     found: Plan | None = notes.get(plan_registers)
     if found is None:
-        found = notes[plan_registers] = _Planner().plan(root)
+        found = notes[plan_registers] = _plan(uses(root))
     return found
 
 
-class _Planner:
-    """Plans the registers of a function in one walk over its statements.
-
-    Attributes:
-        captured: what the parts of the function capture that become others.
-        stores: the buffers of the stores, in the order of the statements.
-        stored: the buffers stored to in the body of each loop.
-        unrolled: the variables that are known during emission.
-        others: the variables that are not known.
-        escaping: buffers that other functions capture from this one.
-    """
-
-    def __init__(self) -> None:
-        self.captured: Mapping[Stmt, Captured] = {}
-        self.stores: list[Buffer] = []
-        self.stored: dict[Stmt, frozenset[Buffer]] = {}
-        self.unrolled: set[Var] = set()
-        self.others: set[Var] = set()
-        self.escaping: set[Buffer] = set()
-
-    def plan(self, root: Stmt) -> Plan:
-        """Return the plan for a function's body."""
-        found = uses(root)
-        self.captured = found.captured
-        self._visit(root, frozenset())
-        known = KnownIntegers(dict.fromkeys(self.unrolled - self.others, 0))
-        widths: dict[Buffer, int] = {}
-        places: dict[Node, tuple[int, int]] = {}
-        divisible: set[Buffer] = set()
-        for buffer, accesses in found.local.items():
-            if buffer in self.escaping or buffer in found.addressed or not _is_plain(buffer):
-                continue
-            elements: list[tuple[Node, int, int]] = []
-            width = _width(accesses, known, elements)
-            if width is None:
-                continue
-            if not width:
-                divisible.add(buffer)
-                continue
-            widths[buffer] = width
-            for access, first, lanes in elements:
-                places[access] = slot_of(first, lanes, width)
-        return Plan(widths, places, frozenset(divisible), self.stored)
-
-    def _visit(self, stmt: Stmt, allocated: frozenset[Buffer]) -> None:
-        """Visit ``stmt``; ``allocated``: the buffers of the function that will contain it."""
-        kind = type(stmt)
-        if kind is BufferStore:
-            assert isinstance(stmt, BufferStore)
-            self.stores.append(stmt.buffer)
-        elif kind is SeqStmt:
-            assert isinstance(stmt, SeqStmt)
-            for each in stmt.stmts:
-                if type(each) is BufferStore:  # most are
-                    self.stores.append(each.buffer)
-                else:
-                    self._visit(each, allocated)
-        elif kind is For:
-            assert isinstance(stmt, For)
-            self._loop(stmt, allocated)
-        elif kind is LetStmt:
-            assert isinstance(stmt, LetStmt)
-            self.others.add(stmt.var)
-            self._visit(stmt.body, allocated)
-        elif kind is Allocate:
-            assert isinstance(stmt, Allocate)
-            self._visit(stmt.body, allocated | {stmt.buffer})
-        else:
-            for part in stmt.parts():
-                if isinstance(part, Stmt):
-                    self._visit(part, allocated)
-
-    def _loop(self, loop: For, allocated: frozenset[Buffer]) -> None:
-        if loop.kind == "parallel" or loop.annotations.get(OUTLINE):
-            if allocated:
-                self.escaping.update(self.captured[loop.body if loop.kind == "parallel" else loop].buffers)
-            allocated = frozenset()
-        constant = isinstance(loop.min, IntImm) and isinstance(loop.extent, IntImm)
-        (self.unrolled if loop.kind == "unrolled" and constant else self.others).add(loop.var)
-        start = len(self.stores)
-        self._visit(loop.body, allocated)
-        self.stored[loop.body] = frozenset(self.stores[start:])
+def _plan(found: Uses) -> Plan:
+    """Return the plan for a function's body with these uses."""
+    escaping: set[Buffer] = set()  # that other functions capture from this one
+    for part in found.captured.values():
+        escaping.update(part.buffers)
+    known = KnownIntegers(dict.fromkeys(found.unrolled, 0))
+    widths: dict[Buffer, int] = {}
+    places: dict[Node, tuple[int, int]] = {}
+    divisible: set[Buffer] = set()
+    for buffer, accesses in found.local.items():
+        if buffer in escaping or buffer in found.addressed or not _is_plain(buffer):
+            continue
+        elements: list[tuple[Node, int, int]] = []
+        width = _width(accesses, known, elements)
+        if width is None:
+            continue
+        if not width:
+            divisible.add(buffer)
+            continue
+        widths[buffer] = width
+        for access, first, lanes in elements:
+            places[access] = slot_of(first, lanes, width)
+    return Plan(widths, places, frozenset(divisible), found.stored)
 
 
 def _is_plain(buffer: Buffer) -> bool:
