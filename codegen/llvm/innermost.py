@@ -100,11 +100,12 @@ class _Linear(NamedTuple):
 
 
 def _number(operand: str) -> int:
-    """Return the number in a name that ``Builder.fresh`` made; -1 for parameters and constants."""
+    """Return the number in a name that ``Builder.fresh`` made, or that was derived from one (``%t.7.sum``) when a loop
+    inside was finished; -1 for other names and constants."""
     if not operand.startswith("%"):
         return -1
-    number = operand.rpartition(".")[2]
-    return int(number) if number.isdecimal() else -1
+    parts = operand.split(".", 2)
+    return int(parts[1]) if len(parts) > 1 and parts[1].isdecimal() else -1
 
 
 def _fixed(operand: str) -> _Linear:
@@ -138,13 +139,11 @@ class _Finisher:
         pointers: the linear addresses, by the places of their lines.
         numbers: the places of the linear numbers that quotients, comparisons or selects use, by name.
         before: instructions that compute the start of pointers in front of the loop.
-        inside: the names that the first block of an outer loop defines; hoisted ones have no number there.
     """
 
     def __init__(self, lines: list[str], loop: Counted, innermost: bool = True) -> None:
         self.lines = lines
         self.innermost = innermost
-        self.inside: set[str] = set()
         self.loop = loop
         self.moved: dict[str, str] = {}
         self.parts: set[str] = set()
@@ -155,16 +154,16 @@ class _Finisher:
         self._made: dict[str, int] = {}
         self._always = True
         for place, line in enumerate(lines[loop.start.line :], loop.start.line):
-            name, _, instruction = line.partition(" = ")
-            if not innermost:
-                if place > loop.head and not instruction and name.endswith(":"):
-                    break
-                self.inside.add(name[2:])
-            look_at = _LOOKS.get(instruction[:4])
-            if look_at is not None:
-                look_at(self, place, name[2:], instruction)
-            elif not instruction and place > loop.head and name.endswith(":"):
-                self._always = False
+            if line.endswith(":"):
+                if place > loop.head:  # another block
+                    if not innermost:
+                        break
+                    self._always = False
+            elif "i64" in line:
+                name, _, instruction = line.partition(" = ")
+                look_at = _LOOKS.get(instruction[:4])
+                if look_at is not None:
+                    look_at(self, place, name[2:], instruction)
 
     def _sum(self, place: int, name: str, instruction: str) -> None:
         *_, type_text, a, b = instruction.split(" ")
@@ -217,7 +216,7 @@ class _Finisher:
 
     def _known(self, operand: str) -> bool:
         """Return whether an operand is known before the loop, or will be."""
-        return operand in self.moved or (_number(operand) <= self.loop.start.names and operand not in self.inside)
+        return operand in self.moved or _number(operand) <= self.loop.start.names
 
     def _combined(self, operation: str, x: _Linear, y: _Linear) -> _Linear | None:
         if operation != "mul ":
@@ -310,7 +309,7 @@ class _Finisher:
         self.lines[self.loop.increment] = f"{counted}\n  {following} = freeze {self.loop.kind} {following}.sum"
 
 
-#: How to look at an instruction, by the first four characters of its opcode.
+#: How to look at an instruction with operands of type i64, by the first four characters of its opcode.
 _LOOKS: dict[str, Callable[[_Finisher, int, str, str], None]] = {
     **dict.fromkeys(("add ", "sub ", "mul "), _Finisher._sum),
     **dict.fromkeys(("udiv", "urem", "sdiv", "srem", "icmp", "sele", "call"), _Finisher._other),
