@@ -168,8 +168,9 @@ class FunctionEmitter(ExpressionEmitter):
             if body is not None:
                 b.label(label)
                 self.registers.enter_branch()
-                with b.scope():
-                    self.statement(body)
+                scope = b.enter_scope()
+                self.statement(body)
+                b.leave_scope(scope)
                 branches.append((b.block, self.registers.leave_branch()))
                 b.branch(after)
         b.label(after)
@@ -236,8 +237,9 @@ class FunctionEmitter(ExpressionEmitter):
             self.changing = defined_variables(loop.body)
         for value in range(low, low + extent):
             self.known.bind(loop.var, value)
-            with self.builder.copy():
-                self.statement(loop.body)
+            copy = self.builder.enter_scope()
+            self.statement(loop.body)
+            self.builder.leave_copy(copy)
         if extent > 0:
             self.known.forget(loop.var)
         self.changing = changing
@@ -283,8 +285,9 @@ class FunctionEmitter(ExpressionEmitter):
         registers = self.registers
         stored = plan_registers(self.root.body).stored[body] if registers.tiles else frozenset()
         changing = registers.enter_loop(stored)
-        with b.scope():
-            self.statement(body)
+        scope = b.enter_scope()
+        self.statement(body)
+        b.leave_scope(scope)
         phis, ahead = registers.leave_loop(changing, before, b.block)
         self._depth -= 1
         wrap = "" if var.dtype.is_uint else " nsw"

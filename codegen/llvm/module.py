@@ -147,8 +147,9 @@ class ModuleEmitter:
             b.branch_if(emitter.expr(forks), together, alone)
             for label, write in ((together, self._gather), (alone, self._call_unpacked)):
                 b.label(label)
-                with b.scope():
-                    write(emitter, func)
+                scope = b.enter_scope()
+                write(emitter, func)
+                b.leave_scope(scope)
                 b.branch(end)
             b.label(end)
         self.text.functions.append(

@@ -11,8 +11,8 @@ import functools
 import hashlib
 import re
 import struct
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import llvmlite.binding as llvm
 import numpy as np
@@ -216,6 +216,14 @@ def _clean(hint: str) -> str:
     return f"v{cleaned}" if cleaned[:1].isdigit() else cleaned  # %0.1 would be the value %0
 
 
+class Scope(NamedTuple):
+    """What a builder knew in front of a scope, or of a copy of an unrolled body: the number of operands, and those that
+    an enclosing copy forgets."""
+
+    known: int
+    of_copy: list[object]
+
+
 class Builder:
     """Appends the instructions of one function.
 
@@ -297,26 +305,25 @@ class Builder:
         note = f", !llvm.loop {metadata}" if metadata else ""
         self.emit(f"br i1 {condition}, label %{then}, label %{otherwise}{note}")
 
-    @contextmanager
-    def scope(self) -> Iterator[None]:
-        """Enter code that does not dominate what follows: its instructions are not reused afterwards."""
-        known, outer = len(self._known), self._of_copy
-        self._of_copy = []
-        yield
-        for _ in range(len(self._known) - known):
-            self._known.popitem()
-        self._of_copy = outer
+    def enter_scope(self) -> Scope:
+        """Enter code that does not dominate what follows, or one copy of an unrolled body; return what
+        :meth:`leave_scope` or :meth:`leave_copy` needs."""
+        outer, self._of_copy = self._of_copy, []
+        return Scope(len(self._known), outer)
 
-    @contextmanager
-    def copy(self) -> Iterator[None]:
-        """Enter one copy of an unrolled body: the next one reuses its instructions, but not those of variables that
-        each copy defines anew."""
-        outer = self._of_copy
-        self._of_copy = []
-        yield
+    def leave_scope(self, scope: Scope) -> None:
+        """Leave code that does not dominate what follows: its instructions are not reused."""
+        forget_last = self._known.popitem
+        for _ in range(len(self._known) - scope.known):
+            forget_last()
+        self._of_copy = scope.of_copy
+
+    def leave_copy(self, scope: Scope) -> None:
+        """Leave a copy of an unrolled body: the next one reuses its instructions, but not those of variables that each
+        copy defines anew."""
         for thing in self._of_copy:
             del self._known[thing]
-        self._of_copy = outer
+        self._of_copy = scope.of_copy
 
     def mark(self) -> Mark:
         """Return the current place."""
