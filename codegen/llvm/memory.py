@@ -48,20 +48,27 @@ class Memory:
         #: In unrolled loops, by access and known variables: the offset, as a sum that all copies share (that of the
         #: first lane), and the step from lane to lane.
         self._sums: dict[tuple[Node, int], tuple[Expr, Linear | None, int]] = {}
-        #: The places of loads, by basic block and pointer of the buffer.
-        self._places: dict[tuple[str, str, Node], _Place] = {}
         #: The variable and the constant parts of sums in offsets.
         self._splits: dict[Expr, Split] = {}
 
     def load(self, access: BufferLoad) -> str:
         """Return the value of a load; a bool as bits."""
-        tile = self.emitter.registers.tiles.get(access.buffer)
+        e = self.emitter
+        tile = e.registers.tiles.get(access.buffer)
         if tile is not None:
             return self._read(access, tile)
+        if access.predicate is not None or e.known.values:
+            return self._loaded(access)
+        loads = self._held_of(e.slot(access.buffer, access)).loads
+        loaded = loads.get(access)
+        return self._loaded(access, loads) if loaded is None else loaded
+
+    def _loaded(self, access: BufferLoad, loads: dict[Node, str] | None = None) -> str:
+        """Return the value of a load from memory; ``loads``, given for one without a predicate, receives it if the
+        basic block holds it from now on."""
         b, dtype, mask = self.emitter.builder, access.dtype, None
-        kind = memory_type(dtype)
         if access.predicate is None:
-            place = self._place_of_load(access)
+            place = self._place(access)
         else:
             place, mask = self._readable(access, access.predicate)
         if place.vector:
@@ -75,10 +82,14 @@ class Memory:
             scalar = self._load(access, place, memory_type(dtype.element))
             loaded = b.splat(scalar, DataType("uint8").with_lanes(dtype.lanes) if dtype.is_bool else dtype)
         else:
-            loaded = self._load(access, place, kind)
+            loaded = self._load(access, place, memory_type(dtype))
             if mask is not None:
                 loaded = self._chosen(mask, dtype, loaded, zero(dtype))
-        return b.pure(f"icmp ne {kind} {loaded}, {zero(dtype)}") if dtype.is_bool else loaded
+        if dtype.is_bool:
+            loaded = b.pure(f"icmp ne {memory_type(dtype)} {loaded}, {zero(dtype)}")
+        if loads is not None and not (place.vector or place.step):
+            loads[access] = loaded
+        return loaded
 
     def load_or(self, access: BufferLoad, otherwise: float) -> str | None:
         """Return the value of a load where its predicate holds, and ``otherwise`` elsewhere; None if that takes more
@@ -206,30 +217,30 @@ class Memory:
     def _load(self, access: BufferLoad | BufferStore, place: _Place, kind: str) -> str:
         """Return the value of a plain load, reusing a value that the basic block holds already: otherwise the factors
         of a tile of sums would be loaded for each sum, a fifth of the text."""
-        b, held = self.emitter.builder, self._held_of(access)
+        e = self.emitter
+        held = self._held_of(e.slots[access.buffer])
         found = held.find(place, kind)
         if found is None:
-            found = b.value(f"load {kind}, ptr {place.pointer}, align {place.alignment}", access.buffer.name)
+            found = e.builder.value(f"load {kind}, ptr {place.pointer}, align {place.alignment}", access.buffer.name)
             held.put(place, kind, found)
         return found
 
-    def _held_of(self, access: BufferLoad | BufferStore) -> _Held:
-        """Return the known contents of the buffer of ``access`` here."""
+    def _held_of(self, slot: Slot) -> _Held:
+        """Return the known contents of the buffer at ``slot`` here."""
         block = self.emitter.builder.block
         if self._block != block:
             self._block = block
             self._held.clear()
-        pointer = self.emitter.slots[access.buffer].pointer
-        held = self._held.get(pointer)
+        held = self._held.get(slot.pointer)
         if held is None:
-            held = self._held[pointer] = _Held()
+            held = self._held[slot.pointer] = _Held()
         return held
 
     def _written(self, access: BufferStore, place: _Place) -> _Held:
         """Drop known contents that a store may have changed, and return those left of its buffer."""
         if self._shared and not place.local:
             self._held.clear()
-        held = self._held_of(access)
+        held = self._held_of(self.emitter.slots[access.buffer])
         held.forget(place)
         return held
 
@@ -273,18 +284,6 @@ class Memory:
         if linear is None:
             return split(known.fold(offset), self._splits)
         return Address(linear.variable, linear.at(known.values), step, offset)
-
-    def _place_of_load(self, access: BufferLoad) -> _Place:
-        """Return where a load without a predicate is, which is found once in a basic block: each factor of a tile of
-        sums is loaded in many of these."""
-        e = self.emitter
-        if e.known.values:
-            return self._place(access)
-        key = (e.builder.block, e.slot(access.buffer, access).pointer, access)
-        found = self._places.get(key)
-        if found is None:
-            found = self._places[key] = self._place(access)
-        return found
 
     def _place(self, access: BufferLoad | BufferStore, guarded: bool = False) -> _Place:
         """Return where ``access`` is; ``guarded``: another address is read where its predicate does not hold."""
@@ -384,6 +383,8 @@ class _Held:
         self._width = 0
         #: By pointer and type.
         self._others: dict[tuple[str, str], str] = {}
+        #: By load: each factor of a tile of sums is loaded in many of these.
+        self.loads: dict[Node, str] = {}
 
     def find(self, place: _Place, kind: str) -> str | None:
         """The operand that holds the value of that type; None if it is not known."""
@@ -406,6 +407,7 @@ class _Held:
     def forget(self, place: _Place | None = None) -> None:
         """Drop the contents of elements that a store to ``place`` may have changed (None: of all)."""
         self._others.clear()
+        self.loads.clear()
         if place is not None and self._is_regular(place):
             assert place.first is not None
             self._fixed.pop(place.first, None)
