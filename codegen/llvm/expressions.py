@@ -92,33 +92,34 @@ class ExpressionEmitter:
             if folded is not expr:
                 found = self._emitted[expr] = self.expr(folded)
                 return found
-        emitter = _EMITTERS.get(kind)
-        if emitter is None:
+        if kind not in _EMITTERS:
             self.error(expr, f"cannot generate code for expressions of class {kind.__name__}")
         if kind not in _KEPT or expr.dtype.is_float:
-            found = self._emitted[expr] = emitter(self, expr)
+            found = self._emitted[expr] = _EMITTERS[kind](self, expr)
             return found
-        found = self.builder.kept(expr)
+        known = self.builder.known
+        found = known.get(expr)
         if found is None:
-            found = self._emitted[expr] = emitter(self, expr)
+            found = self._emitted[expr] = _EMITTERS[kind](self, expr)
             if self._are_kept(expr.parts()):
                 if self.changing and not leaves(expr).isdisjoint(self.changing):
                     self.builder.keep_in_copy(expr, found)
                 else:
-                    self.builder.keep(expr, found)
+                    known[expr] = found
         return found
 
     def _are_kept(self, parts: Iterable[Expr]) -> bool:
         """Return whether all of ``parts`` have the same values in the next statement."""
-        kept = self.builder.kept
-        return not [part for part in parts if type(part) not in _LEAVES and kept(part) is None]
+        known = self.builder.known
+        return not [part for part in parts if part not in known and type(part) not in _LEAVES]
 
     def offset(self, expr: Expr) -> str:
         """Return the operand that holds an offset (int64), summed from the term that changes least often."""
         if not isinstance(expr, BinaryOp) or expr.op not in ("add", "sub"):
             return self.expr(expr)
         key = ("offset", expr)  # as a value the sum is another operand: its terms are added in their own order
-        found = self._emitted.get(expr) or self.builder.kept(expr) or self.builder.kept(key)
+        known = self.builder.known
+        found = self._emitted.get(expr) or known.get(expr) or known.get(key)
         if found is not None:
             return found
         total = ""
@@ -131,7 +132,7 @@ class ExpressionEmitter:
                 total = value
         self._emitted[expr] = total
         if not self.known.values and self._are_kept([term.value for term in terms]):
-            self.builder.keep(key, total)
+            known[key] = total
         return total
 
     def operand(self, expr: Expr) -> Operand:
@@ -183,13 +184,14 @@ class ExpressionEmitter:
             return arithmetic.binary(self.builder, op, dtype, self.operand(expr.a), self.operand(expr.b))
         # Equal index arithmetic recurs in other nodes, whose bounds need not be found again.
         key = (op, dtype, x, y)
-        found = self.builder.kept(key)
+        known = self.builder.known
+        found = known.get(key)
         if found is None:
             if op in arithmetic.PLAIN_OPS:
                 found = arithmetic.plain_binary(self.builder, op, dtype, x, y, not self.bounds.may_wrap(expr))
             else:
                 found = arithmetic.binary(self.builder, op, dtype, self.operand(expr.a), self.operand(expr.b))
-            self.builder.keep(key, found)
+            known[key] = found
         return found
 
     def _unary(self, expr: UnaryOp) -> str:
@@ -248,6 +250,9 @@ class ExpressionEmitter:
         return self.builder.pure(f"add {kind} {base}, {steps}")
 
     def _broadcast(self, expr: Broadcast) -> str:
+        value = expr.value
+        if isinstance(value, (FloatImm, IntImm)):
+            return constant(value.value, expr.dtype)
         return self.builder.splat(self.expr(expr.value), expr.dtype)
 
     def _load(self, expr: BufferLoad) -> str:

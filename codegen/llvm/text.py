@@ -231,6 +231,8 @@ class Builder:
 
     Attributes:
         makers: the statements that the lines are for, if the module is traced.
+        known: the operands that may be used here, by their value: the text of a pure instruction, or what an emitter
+            remembers (an expression). The last ones are forgotten at the end of a scope.
     """
 
     def __init__(self, module: Module) -> None:
@@ -240,9 +242,8 @@ class Builder:
         self.block = "entry"
         self.makers: Makers | None = {} if module.traced else None
         self._count = 0
-        #: Operands by their value (the text of a pure instruction, or an expression): the last ones are forgotten at
-        #: the end of a scope. Further keys are forgotten at the end of the innermost copy of an unrolled body.
-        self._known: dict[object, str] = {}
+        self.known: dict[object, str] = {}
+        #: Keys that are forgotten at the end of the innermost copy of an unrolled body.
         self._of_copy: list[object] = []
 
     def fresh(self, hint: str = "t") -> str:
@@ -264,25 +265,17 @@ class Builder:
     def pure(self, instruction: str) -> str:
         """Append an instruction whose result depends only on its operands, or reuse an equal one that dominates this
         place."""
-        found = self._known.get(instruction)
+        found = self.known.get(instruction)
         if found is None:
             self._count += 1
-            found = self._known[instruction] = f"%t.{self._count}"
+            found = self.known[instruction] = f"%t.{self._count}"
             self.lines.append(f"  {found} = {instruction}")
         return found
 
-    def keep(self, what: object, operand: str) -> None:
-        """Remember the operand that holds ``what`` (an expression), for as long as this place dominates."""
-        self._known[what] = operand
-
     def keep_in_copy(self, what: object, operand: str) -> None:
         """Remember an operand that the next copy of an unrolled body computes anew."""
-        self._known[what] = operand
+        self.known[what] = operand
         self._of_copy.append(what)
-
-    def kept(self, what: object) -> str | None:
-        """Return the operand remembered for ``what`` if it may be used here."""
-        return self._known.get(what)
 
     def slot(self, type_text: str, alignment: int, hint: str = "slot", divisible: bool = False) -> str:
         """Allocate stack memory that lives as long as the function's frame; ``divisible``: LLVM can promote it to
@@ -309,12 +302,12 @@ class Builder:
         """Enter code that does not dominate what follows, or one copy of an unrolled body; return what
         :meth:`leave_scope` or :meth:`leave_copy` needs."""
         outer, self._of_copy = self._of_copy, []
-        return Scope(len(self._known), outer)
+        return Scope(len(self.known), outer)
 
     def leave_scope(self, scope: Scope) -> None:
         """Leave code that does not dominate what follows: its instructions are not reused."""
-        forget_last = self._known.popitem
-        for _ in range(len(self._known) - scope.known):
+        forget_last = self.known.popitem
+        for _ in range(len(self.known) - scope.known):
             forget_last()
         self._of_copy = scope.of_copy
 
@@ -322,7 +315,7 @@ class Builder:
         """Leave a copy of an unrolled body: the next one reuses its instructions, but not those of variables that each
         copy defines anew."""
         for thing in self._of_copy:
-            del self._known[thing]
+            del self.known[thing]
         self._of_copy = scope.of_copy
 
     def mark(self) -> Mark:
