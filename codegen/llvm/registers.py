@@ -71,7 +71,7 @@ def _plan(found: Uses) -> Plan:
     for buffer, accesses in found.local.items():
         if buffer in escaping or buffer in found.addressed or not _is_plain(buffer):
             continue
-        elements: list[tuple[Node, int, int]] = []
+        elements: dict[Expr, tuple[int, int]] = {}
         width = _width(accesses, known, elements)
         if width is None:
             continue
@@ -79,8 +79,11 @@ def _plan(found: Uses) -> Plan:
             divisible.add(buffer)
             continue
         widths[buffer] = width
-        for access, first, lanes in elements:
-            places[access] = slot_of(first, lanes, width)
+        slots = {index: slot_of(first, lanes, width) for index, (first, lanes) in elements.items()}
+        for access in accesses:
+            slot = slots.get(access.indices[0])
+            if slot is not None:
+                places[access] = slot
     return Plan(widths, places, frozenset(divisible), found.stored)
 
 
@@ -91,22 +94,29 @@ def _is_plain(buffer: Buffer) -> bool:
 
 
 def _width(
-    accesses: Sequence[BufferLoad | BufferStore], known: KnownIntegers, elements: list[tuple[Node, int, int]]
+    accesses: Sequence[BufferLoad | BufferStore], known: KnownIntegers, elements: dict[Expr, tuple[int, int]]
 ) -> int | None:
     """Return the number of elements of the slots into which these accesses divide a buffer; 0 if they straddle slots;
     None if their places are not known. ``elements`` receives the first element and the number of elements of accesses
-    with constant indices."""
+    with constant indices, by index."""
     #: The common divisor of the first elements of all accesses, by number of lanes.
     divisors: dict[int, int] = {}
+    #: Indices that mean the same elements in every access.
+    same: set[Expr] = set()
     for access in accesses:
+        index = access.indices[0]
+        if index in same:
+            continue
         found = first_element(access)
         if found is None:
             return None
         base, lanes = found
+        if lanes == index.dtype.lanes:
+            same.add(index)
         divisor = divisors.get(lanes, 0)
         if isinstance(base, IntImm):
             divisors[lanes] = math.gcd(divisor, base.value)
-            elements.append((access, base.value, lanes))
+            elements[index] = base.value, lanes
             continue
         linear = known.linear(cast(INT64, base))
         if linear is None or linear.variable is not None:
