@@ -155,7 +155,7 @@ class _Finder:
             else:
                 self._loop(node)
         elif kind is LetStmt:
-            self._look_into((node.value,))
+            self._look_into(node.value)
             self._part.seen.add(node.var)
             self._others.add(node.var)
             self._visit(node.body)
@@ -173,19 +173,24 @@ class _Finder:
         self._stores.append(buffer)
         if buffer in self.local:
             self.local[buffer].append(store)
+        self._look_into(store.value)
+        for index in store.indices:
+            if index not in part.seen:
+                self._look_into(index)
         if store.predicate is not None:
             self._mask(store)
-        self._look_into(store.parts())
+            self._look_into(store.predicate)
 
     def _visit_parts(self, parts: tuple[Node, ...]) -> None:
         for part in parts:
             if isinstance(part, Expr):
-                self._look_into((part,))
+                self._look_into(part)
             else:
                 self._visit(part)
 
     def _loop(self, loop: For) -> None:
-        self._look_into((loop.min, loop.extent))
+        self._look_into(loop.min)
+        self._look_into(loop.extent)
         self._part.seen.add(loop.var)
         constant = type(loop.min) is IntImm and type(loop.extent) is IntImm
         (self._unrolled if loop.kind == "unrolled" and constant else self._others).add(loop.var)
@@ -198,7 +203,7 @@ class _Finder:
         self.stored[loop.body] = frozenset(self._stores[start:])
         condition = loop.annotations.get(PARALLEL_IF)
         if isinstance(condition, Expr):
-            self._look_into((condition,))
+            self._look_into(condition)
 
     def _visit_captured(self, stmt: Stmt) -> None:
         """Visit a part of the program that becomes a function."""
@@ -211,13 +216,13 @@ class _Finder:
         self.captured[stmt] = Captured(list(found.variables), list(found.buffers), found.written)
         outer.add(found)
 
-    def _look_into(self, exprs: Sequence[Expr]) -> None:
-        """Visit expressions and all nodes below them, in the order of the fields."""
+    def _look_into(self, expr: Expr) -> None:
+        """Visit an expression and all nodes below it, in the order of the fields."""
         part, local = self._part, self.local
         seen = part.seen
-        stack: list[Any] = list(exprs[::-1])
-        while stack:
-            node = stack.pop()
+        node: Any = expr
+        stack: list[Any] = []
+        while True:
             while node not in seen:
                 seen.add(node)
                 kind = type(node)
@@ -249,12 +254,16 @@ class _Finder:
                     if kind is Call:
                         self._call(node)
                     stack += node.parts()[::-1]
+            if not stack:
+                return
+            node = stack.pop()
 
     def _use(self, buffer: Buffer) -> None:
         """Note the first use of ``buffer`` in the part."""
         self._part.seen.add(buffer)
         self._part.buffers[buffer] = None
-        self._look_into((*buffer.shape, *buffer.strides))
+        for expr in (*buffer.shape, *buffer.strides):
+            self._look_into(expr)
 
     def _mask(self, access: BufferLoad | BufferStore) -> None:
         lanes = max([index.dtype.lanes for index in access.indices], default=1)
