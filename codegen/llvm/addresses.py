@@ -97,13 +97,16 @@ def split_constant(offset: Expr, sums: dict[Expr, Split]) -> Split:
 
 
 def _split_sum(offset: BinaryOp, sums: dict[Expr, Split]) -> Split:
-    a, fixed_a = split_constant(offset.a, sums)
-    b, fixed_b = split_constant(offset.b, sums)
-    fixed = fixed_a + fixed_b if offset.op == "add" else fixed_a - fixed_b
-    if a is offset.a and b is offset.b:
+    a, fixed = split_constant(offset.a, sums)
+    second, is_sum = offset.b, offset.op == "add"
+    if type(second) is IntImm:
+        return a, fixed + second.value if is_sum else fixed - second.value
+    b, more = split_constant(second, sums)
+    if a is offset.a and b is second:
         return offset, 0
+    fixed = fixed + more if is_sum else fixed - more
     if b is None:
         return a, fixed
-    if a is None and offset.op == "add":
+    if a is None and is_sum:
         return b, fixed
     return binary(offset.op, a if a is not None else IntImm(0), b), fixed

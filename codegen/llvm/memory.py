@@ -288,46 +288,45 @@ class Memory:
     def _place(self, access: BufferLoad | BufferStore, guarded: bool = False) -> _Place:
         """Return where ``access`` is; ``guarded``: another address is read where its predicate does not hold."""
         e = self.emitter
-        slot = e.slot(access.buffer, access)
-        dtype = access.buffer.dtype
+        b, slot, dtype = e.builder, e.slot(access.buffer, access), access.buffer.dtype
         plain = access.predicate is None
-        address = self._address(access, slot)
-        lanes, step = address.offset.dtype.lanes, address.step
+        variable, fixed, step, offset = self._address(access, slot)
         # Lanes that a mask disables may lie outside of the buffer, and so may the address of the first lane.
-        element = memory_type(dtype)
-        get = f"getelementptr inbounds {element}, ptr " if plain else f"getelementptr {element}, ptr "
+        element, lanes = memory_type(dtype), offset.dtype.lanes
+        get = "getelementptr inbounds" if plain else "getelementptr"
         if step is None:
-            steps = e.expr(address.offset)
-            pointers = e.builder.pure(f"getelementptr {element}, ptr {slot.pointer}, <{lanes} x i64> {steps}")
+            steps = e.expr(offset)
+            pointers = b.pure(f"getelementptr {element}, ptr {slot.pointer}, <{lanes} x i64> {steps}")
             return _Place(pointers, dtype.bytes, vector=True)
-        pointer, alignment = slot.pointer, dtype.bytes
+        pointer, alignment, first = slot.pointer, dtype.bytes, None
         # The address of the variable part, which neighbours share, and then the constant.
-        if address.variable is not None:
-            pointer = e.builder.pure(f"{get}{pointer}, i64 {e.offset(address.variable)}")
-        elif slot.local:
-            fixed_bytes = abs(address.fixed) * dtype.bytes
-            alignment = math.gcd(STACK_ALIGNMENT, fixed_bytes) if fixed_bytes else STACK_ALIGNMENT
-        if address.fixed:
-            pointer = e.builder.pure(f"{get}{pointer}, i64 {address.fixed}")
-        first = address.fixed if address.variable is None else None
+        if variable is not None:
+            pointer = b.pure(f"{get} {element}, ptr {pointer}, i64 {e.offset(variable)}")
+        else:
+            first = fixed
+            if slot.local:
+                fixed_bytes = abs(fixed) * alignment
+                alignment = math.gcd(STACK_ALIGNMENT, fixed_bytes) if fixed_bytes else STACK_ALIGNMENT
+        if fixed:
+            pointer = b.pure(f"{get} {element}, ptr {pointer}, i64 {fixed}")
         if lanes == 1 or step == 1:
-            padded = slot.local and (plain or self._begins_inside(address, slot))
+            padded = slot.local and (plain or self._begins_inside(variable, fixed, slot))
             return _Place(pointer, alignment, local=slot.local, padded=padded, first=first, lanes=lanes)
         if step == 0 and (plain or guarded) and isinstance(access, BufferLoad):
             return _Place(pointer, alignment, uniform=True, local=slot.local, first=first)
         if isinstance(access, BufferLoad) and is_shuffled(step, lanes) and (plain or self._is_masked(dtype)):
             return _Place(pointer, alignment, step=step)
         steps = constant_vector([str(step * lane) for lane in range(lanes)], "i64")
-        pointers = e.builder.pure(f"getelementptr {element}, ptr {pointer}, <{lanes} x i64> {steps}")
+        pointers = b.pure(f"getelementptr {element}, ptr {pointer}, <{lanes} x i64> {steps}")
         return _Place(pointers, dtype.bytes, vector=True)
 
-    def _begins_inside(self, address: Address, slot: Slot) -> bool:
+    def _begins_inside(self, variable: Expr | None, fixed: int, slot: Slot) -> bool:
         """Return whether the first element of an access to a stack buffer is one of the buffer's, so that its padding
         holds the others. A mask may disable the first lane because it is not, as where parts are joined."""
-        if address.variable is None:
-            return 0 <= address.fixed < slot.size
-        found = self.emitter.bounds.of(address.variable)
-        return found.lower + address.fixed >= 0 and found.upper + address.fixed < slot.size
+        if variable is None:
+            return 0 <= fixed < slot.size
+        found = self.emitter.bounds.of(variable)
+        return found.lower + fixed >= 0 and found.upper + fixed < slot.size
 
     # Masks.
 
