@@ -143,11 +143,12 @@ class _Records(dict[Node, int]):
         except KeyError:
             what = f"{type(node).__name__}: {node!s}"
             raise EncodingError(f"expected nodes that Tilewright defines, found a {what}") from None
-        if not self.frames:
+        frames = self.frames
+        if not frames:
             raise _TooDeepError(node)
-        self.frames -= 1
+        self.frames = frames - 1
         record = record_of(node, self)
-        self.frames += 1
+        self.frames = frames
         records = self.records
         count = len(records)
         if is_named:

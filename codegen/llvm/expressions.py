@@ -97,21 +97,23 @@ class ExpressionEmitter:
         if kind not in _KEPT or expr.dtype.is_float:
             found = self._emitted[expr] = _EMITTERS[kind](self, expr)
             return found
-        known = self.builder.known
-        found = known.get(expr)
+        found = self.builder.known.get(expr)
         if found is None:
             found = self._emitted[expr] = _EMITTERS[kind](self, expr)
-            if self._are_kept(expr.parts()):
-                if self.changing and not leaves(expr).isdisjoint(self.changing):
-                    self.builder.keep_in_copy(expr, found)
-                else:
-                    known[expr] = found
+            self._keep(expr, expr, expr.parts(), found)
         return found
 
-    def _are_kept(self, parts: Iterable[Expr]) -> bool:
-        """Return whether all of ``parts`` have the same values in the next statement."""
+    def _keep(self, key: object, expr: Expr, parts: Iterable[Expr], operand: str) -> None:
+        """Remember the operand of ``expr`` under ``key`` for the next statement, if all of its parts have the same
+        values there."""
         known = self.builder.known
-        return not [part for part in parts if part not in known and type(part) not in _LEAVES]
+        for part in parts:
+            if part not in known and type(part) not in _LEAVES:
+                return
+        if self.changing and not leaves(expr).isdisjoint(self.changing):
+            self.builder.keep_in_copy(key, operand)
+        else:
+            known[key] = operand
 
     def offset(self, expr: Expr) -> str:
         """Return the operand that holds an offset (int64), summed from the term that changes least often."""
@@ -131,8 +133,8 @@ class ExpressionEmitter:
             else:
                 total = value
         self._emitted[expr] = total
-        if not self.known.values and self._are_kept([term.value for term in terms]):
-            known[key] = total
+        if not self.known.values:
+            self._keep(key, expr, [term.value for term in terms], total)
         return total
 
     def operand(self, expr: Expr) -> Operand:
@@ -170,7 +172,7 @@ class ExpressionEmitter:
         return found
 
     def _immediate(self, expr: Any) -> str:
-        return constant(expr.value, expr.dtype)
+        return str(expr.value) if expr.dtype is INT64 else constant(expr.value, expr.dtype)
 
     def _binary(self, expr: BinaryOp) -> str:
         op, dtype = expr.op, expr.dtype

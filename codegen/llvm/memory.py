@@ -124,16 +124,15 @@ class Memory:
 
     def store(self, access: BufferStore) -> None:
         """Write a store."""
-        b = self.emitter.builder
-        dtype = access.value.dtype
-        value = self.emitter.expr(access.value)
+        e = self.emitter
+        dtype, value = access.value.dtype, e.expr(access.value)
         if dtype.is_bool:
-            value = b.pure(f"zext {integer_type(1, dtype.lanes)} {value} to {memory_type(dtype)}")
-        tile = self.emitter.registers.tiles.get(access.buffer)
+            value = e.builder.pure(f"zext {integer_type(1, dtype.lanes)} {value} to {memory_type(dtype)}")
+        tile = e.registers.tiles.get(access.buffer)
         if tile is not None:
             self._write(access, tile, value)
             return
-        kind = memory_type(dtype)
+        b, kind = e.builder, memory_type(dtype)
         place = self._place(access)
         mask = self._mask(access)
         if mask is not None and place.padded:
@@ -143,7 +142,7 @@ class Memory:
             self._written(access, place).forget()
             predicate, lane = access.predicate, None
             if predicate is not None and predicate.dtype.lanes == dtype.lanes > 1 and not place.vector:
-                lane = only_lane(self.emitter.folded(predicate))
+                lane = only_lane(e.folded(predicate))
             if lane is not None:
                 store_lane(b, place.pointer, place.alignment, dtype, value, lane)
             elif place.vector:
@@ -158,21 +157,19 @@ class Memory:
 
     # Buffers that are values.
 
-    def _register(self, access: BufferLoad | BufferStore, tile: Tile) -> tuple[int, int]:
-        """The slot that ``access`` touches, and the element in it."""
-        found = self.emitter.registers.places.get(access)
-        if found is None:  # with variables of unrolled loops, which have other values in each copy
-            first, known = first_element(access), self.emitter.known
-            assert first is not None
-            linear = known.linear(cast(INT64, first[0]))
-            assert linear is not None and linear.variable is None
-            found = slot_of(linear.at(known.values), first[1], tile.width)
-        return found
+    def _changing_place(self, access: BufferLoad | BufferStore, tile: Tile) -> tuple[int, int]:
+        """The slot that ``access`` touches, and the element in it, with variables of unrolled loops, which have other
+        values in each copy."""
+        first, known = first_element(access), self.emitter.known
+        assert first is not None
+        linear = known.linear(cast(INT64, first[0]))
+        assert linear is not None and linear.variable is None
+        return slot_of(linear.at(known.values), first[1], tile.width)
 
     def _read(self, access: BufferLoad, tile: Tile) -> str:
         """Return the value of a load from a buffer that is held in values, not in memory."""
         dtype, lanes = access.dtype, tile.width
-        slot, element = self._register(access, tile)
+        slot, element = self.emitter.registers.places.get(access) or self._changing_place(access, tile)
         value = tile.read(slot)
         if element != WHOLE:
             value, lanes = self.emitter.builder.pure(f"extractelement {tile.kind} {value}, i64 {element}"), 1
@@ -191,7 +188,7 @@ class Memory:
     def _write(self, access: BufferStore, tile: Tile, value: str) -> None:
         """Store ``value``, in memory's type, to a buffer that is held in values, not in memory."""
         b, dtype = self.emitter.builder, access.value.dtype
-        slot, element = self._register(access, tile)
+        slot, element = self.emitter.registers.places.get(access) or self._changing_place(access, tile)
         if access.predicate is not None:
             mask = self._mask(access)
             if mask is not None:
