@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence, Set
-from typing import Any
+from typing import Any, Final
 
 from tilewright.tensorir.expr import BinaryOp, Broadcast, Buffer, BufferLoad, Call, Expr, IntImm, Ramp, Var
-from tilewright.tensorir.functor import walk_statements
+from tilewright.tensorir.functor import CALLS, LOADS, walk_statements
 from tilewright.tensorir.intrinsics import ADDRESSING
 from tilewright.tensorir.keys import OUTLINE, PARALLEL_IF
 from tilewright.tensorir.node import Node, notes_on
@@ -104,6 +104,10 @@ class _Part:
                 self.seen.add(buffer)
                 self.buffers[buffer] = None
         self.written |= other.written
+
+
+#: What there may be to find in an expression beside variables.
+_FOUND_BELOW: Final = CALLS | LOADS
 
 
 class _Finder:
@@ -227,6 +231,9 @@ class _Finder:
                 seen.add(node)
                 kind = type(node)
                 if kind is BinaryOp:  # most nodes are those of indices, in which there is little to find
+                    below = node._leaves
+                    if below is not None and not node._kinds & _FOUND_BELOW and below <= seen:
+                        break  # of variables that were used before
                     b = node.b
                     if type(b) is not IntImm and b not in seen:
                         stack.append(b)

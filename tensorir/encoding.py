@@ -51,6 +51,9 @@ MALFORMED = (KeyError, IndexError, TypeError, ValueError, AttributeError, Recurs
 
 _SEPARATORS = (",", ":")
 
+#: The types of plain data that need no tag.
+_SAME_IN_JSON = frozenset({bool, int, str, type(None)})
+
 #: The most nodes that wait at once for their parts: programs may be nested deeper.
 _MOST_FRAMES: Final = 100
 
@@ -198,10 +201,10 @@ def _plain_text(value: Any, numbers: Mapping[Node, int]) -> str:
 def _tagged(value: Any, numbers: Mapping[Node, int]) -> Any:
     """Return plain data as JSON with tags where JSON is ambiguous: tuples and lists, ``1.0`` and ``1``, types and
     strings."""
+    if type(value) in _SAME_IN_JSON:
+        return value
     if isinstance(value, DataType):
         return {"dtype": str(value)}
-    if value is None or type(value) in (bool, int, str):
-        return value
     if type(value) is float:
         return {"float": value.hex()}
     if type(value) is tuple:
