@@ -140,7 +140,10 @@ class ExpressionEmitter:
     def operand(self, expr: Expr) -> Operand:
         """Return ``expr`` as an operand with the known facts about its value."""
         expr = self.folded(expr)
-        text = self.expr(expr)
+        return self._with_facts(expr, self.expr(expr))
+
+    def _with_facts(self, expr: Expr, text: str) -> Operand:
+        """Return the operand of ``expr``, which is folded, with the known facts about its value."""
         scalar = expr.value if isinstance(expr, Broadcast) else expr
         if isinstance(scalar, (IntImm, FloatImm)):
             value = scalar.value
@@ -183,7 +186,7 @@ class ExpressionEmitter:
                 return self.builder.pure(f"{start} {x}, {y}")
             if op in arithmetic.PLAIN_OPS:
                 return arithmetic.plain_binary(self.builder, op, dtype, x, y)
-            return arithmetic.binary(self.builder, op, dtype, self.operand(expr.a), self.operand(expr.b))
+            return self._with_bounds(expr, x, y)
         # Equal index arithmetic recurs in other nodes, whose bounds need not be found again.
         key = (op, dtype, x, y)
         known = self.builder.known
@@ -192,9 +195,14 @@ class ExpressionEmitter:
             if op in arithmetic.PLAIN_OPS:
                 found = arithmetic.plain_binary(self.builder, op, dtype, x, y, not self.bounds.may_wrap(expr))
             else:
-                found = arithmetic.binary(self.builder, op, dtype, self.operand(expr.a), self.operand(expr.b))
+                found = self._with_bounds(expr, x, y)
             known[key] = found
         return found
+
+    def _with_bounds(self, expr: BinaryOp, x: str, y: str) -> str:
+        """Emit an operation on the operands ``x`` and ``y`` whose code depends on facts about their values."""
+        a, b = self._with_facts(self.folded(expr.a), x), self._with_facts(self.folded(expr.b), y)
+        return arithmetic.binary(self.builder, expr.op, expr.dtype, a, b)
 
     def _unary(self, expr: UnaryOp) -> str:
         x = self.expr(expr.a)

@@ -33,10 +33,6 @@ class Term(NamedTuple):
 _ANYWHERE, _LAST = 1 << 16, 1 << 17
 
 
-def _order(term: Term) -> tuple[int, bool, int]:
-    return term.depth, term.negative, term.position
-
-
 class SumOrder:
     """Orders the sums of one function."""
 
@@ -69,7 +65,7 @@ class SumOrder:
             else:
                 depth = _LAST if isinstance(value, IntImm) else self._depth(value)
                 found.append(Term(depth, negative, len(found), value))
-        found.sort(key=_order)
+        found.sort()  # positions are unique: values are not compared
         return found
 
     def _depth(self, expr: Expr) -> int:
