@@ -169,10 +169,10 @@ def reorder(state: State, refs: Sequence[LoopRef], reassociate: bool = False) ->
             inmost_path = state.loop_path(LoopRef(chain[-1].var))
             for buffer in accesses(block).writes:
                 check_produced_here(state, inmost_path, block, buffer, "reorder")
-    body = innermost
-    for loop in reversed(order):
-        body = with_loop_body(loop, body)
-    return state.replace({chain[0]: body})
+    made = with_loop_body(order[-1], innermost)
+    for loop in order[-2::-1]:
+        made = with_loop_body(loop, made)
+    return state.with_loops(state.loop_path(LoopRef(chain[0].var)), made)
 
 
 def _check_steps(state: State, block: Block, chain: list[For], order: list[For], reassociate: bool) -> None:
@@ -239,10 +239,12 @@ def vectorize(state: State, ref: LoopRef, reassociate: bool = False) -> State:
 
 def unroll(state: State, ref: LoopRef) -> State:
     """Implement :meth:`.Schedule.unroll`."""
-    loop = state.loop(ref)
+    path = state.loop_path(ref)
+    loop = path[-1]
+    assert isinstance(loop, For)
     if constant_value(loop.extent) is None:
         state.fail(f"cannot unroll loop {ref.name}: its extent is not constant; split it first", loop)
-    return state.replace({loop: For(loop.var, loop.min, loop.extent, "unrolled", loop.body, loop.annotations)})
+    return state.with_loops(path, For(loop.var, loop.min, loop.extent, "unrolled", loop.body, loop.annotations))
 
 
 _KINDS = {"parallel": "parallel", "vectorize": "vectorized"}
@@ -253,7 +255,7 @@ def _mark(state: State, ref: LoopRef, what: str) -> State:
     loop = path[-1]
     assert isinstance(loop, For)
     check_independent(state, path, what, allow_reduction=bool(loop.annotations.get(REASSOCIATE)))
-    return state.replace({loop: For(loop.var, loop.min, loop.extent, _KINDS[what], loop.body, loop.annotations)})
+    return state.with_loops(path, For(loop.var, loop.min, loop.extent, _KINDS[what], loop.body, loop.annotations))
 
 
 def check_kinds(state: State, path: Sequence[Stmt]) -> None:
@@ -278,7 +280,8 @@ def annotate(state: State, ref: BlockRef | LoopRef, key: str, value: Any) -> Sta
         return state.replace({block: change_block(block, annotations={**block.annotations, key: value})})
     loop = state.loop(ref)
     notes = {**loop.annotations, key: value}
-    return state.replace({loop: For(loop.var, loop.min, loop.extent, loop.kind, loop.body, notes)})
+    changed = For(loop.var, loop.min, loop.extent, loop.kind, loop.body, notes)
+    return state.with_loops(state.loop_path(ref), changed)
 
 
 def unannotate(state: State, ref: BlockRef | LoopRef, key: str) -> State:

@@ -10,7 +10,7 @@ from tilewright.tensorir.functor import substitute
 from tilewright.tensorir.node import notes_on
 from tilewright.tensorir.schedule.blocks import change_block, with_value
 from tilewright.tensorir.schedule.questions import Questions
-from tilewright.tensorir.sources import inherit
+from tilewright.tensorir.sources import TRACING, inherit
 from tilewright.tensorir.stmt import Allocate, Block, For, SeqStmt, Stmt, sequence
 
 
@@ -38,26 +38,25 @@ class _Contents:
 
     def __init__(self, sequence: SeqStmt) -> None:
         blocks: list[Block] = []
-        places: dict[Var | str, Stmt] = {}
-        for part in sequence.stmts:
-            stmt = part
+        places: dict[Var | str, int] = {}
+        for number, stmt in enumerate(sequence.stmts):
             while True:
                 if type(stmt) is For:
-                    places[stmt.var] = part
+                    places[stmt.var] = number
                     stmt = stmt.body
                 elif type(stmt) is Allocate:
                     stmt = stmt.body
                 else:
                     break
             if type(stmt) is Block:
-                places[stmt.name] = part
+                places[stmt.name] = number
                 blocks.append(stmt)
             elif type(stmt) is SeqStmt:
                 inner = _contents(stmt)
-                places.update(dict.fromkeys(inner.places, part))
+                places.update(dict.fromkeys(inner.places, number))
                 blocks.extend(inner.blocks)
         self.blocks: tuple[Block, ...] = tuple(blocks)
-        self.places: dict[Var | str, Stmt] = places
+        self.places: dict[Var | str, int] = places
 
 
 def _contents(sequence: SeqStmt) -> _Contents:
@@ -83,10 +82,18 @@ def path_to(stmt: Stmt, key: Var | str) -> tuple[Stmt, ...] | None:
         elif type(current) is Allocate:
             current = current.body
         elif type(current) is SeqStmt:
-            current = _contents(current).places.get(key)
+            number = _contents(current).places.get(key)
+            current = None if number is None else current.stmts[number]
         else:
             return tuple(path) if type(current) is Block and current.name == key else None
     return None
+
+
+def keys_on(path: Sequence[Stmt]) -> tuple[Var | str | None, ...]:
+    """For each statement of ``path`` the variable of a loop, the name of a block, None for another statement."""
+    return tuple(
+        [stmt.var if type(stmt) is For else stmt.name if type(stmt) is Block else None for stmt in path],
+    )
 
 
 def loops_to(stmt: Stmt, block: Block) -> list[For]:
@@ -149,23 +156,49 @@ def rewrite(
     return stmt
 
 
-def with_end(path: Sequence[Stmt], new: Stmt | None) -> Stmt | None:
-    """Return the first statement of ``path`` with the last one replaced (None: removed); None if it becomes empty."""
+def with_end(path: Sequence[Stmt], new: Stmt | None, same_contents: bool = False) -> tuple[Stmt, ...]:
+    """Replace the last statement of ``path`` (None: remove it, and statements that become empty); return the path from
+    the new first statement towards ``new``.
+
+    Args:
+        same_contents: ``new`` holds the same blocks, and loops over the same variables.
+    """
     old = path[-1]
     if new is old:
-        return path[0]
+        return tuple(path)
+    depth = len(path) - 1
     if new is not None:
         inherit(new, old)
-    for outer in path[-2::-1]:
-        if type(outer) is SeqStmt:
-            parts = [new if part is old else part for part in outer.stmts]
-            new = sequence(*parts) if new is not None or len(parts) > 1 else None
-        elif new is not None and type(outer) is For:
-            new = with_loop_body(outer, new)
-        elif new is not None and type(outer) is Allocate:
-            new = Allocate(outer.buffer, new)
+    while new is None and depth:
+        depth -= 1
+        outer = path[depth]
+        if type(outer) is SeqStmt and len(outer.stmts) > 1:
+            new = sequence(*[part for part in outer.stmts if part is not old])
         old = outer
-    return new
+    if new is None:
+        return ()
+    is_traced = bool(TRACING.callers)
+    made = [new]
+    for outer in path[:depth][::-1]:
+        if type(outer) is For:
+            new = outer.with_body(new)
+            if is_traced:
+                inherit(new, outer)
+        elif type(outer) is SeqStmt:
+            parts = list(outer.stmts)
+            parts[parts.index(old)] = new
+            if SeqStmt in map(type, parts):
+                made = []  # the new statements are among the others now
+                new = sequence(*parts)
+            else:
+                new = SeqStmt(tuple(parts))
+                if same_contents:
+                    notes_on(new)[_Contents] = _contents(outer)
+        elif type(outer) is Allocate:
+            new = Allocate(outer.buffer, new)
+        made.append(new)
+        old = outer
+    return tuple(made[::-1])
 
 
 def with_loop_body(loop: For, body: Stmt) -> For:

@@ -23,6 +23,7 @@ from tilewright.tensorir.schedule.handles import BlockRef, LoopRef
 from tilewright.tensorir.schedule.nests import (
     allocated_buffers,
     blocks_in,
+    keys_on,
     path_to,
     rewrite,
     walk_nests,
@@ -61,6 +62,9 @@ class State:
         self.from_separate_nests = self._checked(func)
         self._apart: Collection[str] = frozenset()
         self._paths: dict[Var | str, tuple[Stmt, ...] | None] = {}
+        #: The path that was found or edited last, and what to find on it: schedules work at one nest for a while.
+        self._line: tuple[Stmt, ...] = ()
+        self._keys: tuple[Var | str | None, ...] = ()
         self._blocks: tuple[Block, ...] | None = None
         self._named: dict[str, Block] | None = None
 
@@ -112,8 +116,22 @@ class State:
     def _path_to(self, key: Var | str) -> tuple[Stmt, ...] | None:
         paths = self._paths
         if key not in paths:
-            paths[key] = path_to(self.body, key)
+            paths[key] = self._search(key)
         return paths[key]
+
+    def _search(self, key: Var | str) -> tuple[Stmt, ...] | None:
+        line = self._line
+        if key in self._keys:
+            return line[: self._keys.index(key) + 1]
+        found = path_to(line[-1], key) if line and type(line[-1]) is not Block else None
+        if found is not None:
+            self._line = line + found[1:]
+            self._keys += keys_on(found[1:])
+            return self._line
+        found = path_to(self.body, key)
+        if found is not None:
+            self._line, self._keys = found, keys_on(found)
+        return found
 
     def block_path(self, ref: BlockRef) -> tuple[Stmt, ...]:
         """The path to a block.
@@ -246,13 +264,32 @@ class State:
             if path is None or path[-1] is not stmt:
                 break  # another statement may be anywhere
             paths.append(path)
-        if len(paths) < len(table):
-            body = rewrite(self.body, table, unused=unused)
-        elif len(paths) == 1 and unused is None:
-            body = with_end(paths[0], table[paths[0][-1]])
+        if len(paths) == len(table) == 1 and unused is None:
+            line = with_end(paths[0], table[paths[0][-1]])
+            made = self._edited(line[0] if line else None, table, one_to_one)
+            made._line, made._keys = line, (*self._keys_around(paths[0])[: len(line) - 1], *keys_on(line[-1:]))
+            return made
+        known = {stmt for path in paths for stmt in path} if len(paths) == len(table) else None
+        return self._edited(rewrite(self.body, table, known, unused), table, one_to_one)
+
+    def with_loops(self, path: Sequence[Stmt], new: For) -> State:
+        """The state with the loop at the end of ``path`` replaced by ``new``, which holds the same blocks, and loops
+        over the same variables."""
+        line = with_end(path, new, same_contents=True)
+        made = self._version(line[0])
+        made._apart, made._blocks, made._named = self._apart, self._blocks, self._named
+        end, known = len(path), self._line
+        if end < len(known) and known[end] is new.body:
+            made._line, made._keys = line + known[end:], self._keys
         else:
-            body = rewrite(self.body, table, {stmt for path in paths for stmt in path}, unused)
-        return self._edited(body, table, one_to_one)
+            made._line, made._keys = line, (*self._keys_around(path), new.var)
+        return made
+
+    def _keys_around(self, path: Sequence[Stmt]) -> tuple[Var | str | None, ...]:
+        """What to find on ``path`` but for its last statement."""
+        end = len(path) - 1
+        is_known = end < len(self._line) and self._line[end] is path[-1]
+        return self._keys[:end] if is_known else keys_on(path[:-1])
 
     def _edited(self, body: Stmt | None, table: Mapping[Stmt, Stmt | None], one_to_one: bool) -> State:
         """The state with another body, in which the statements in ``table`` were replaced."""
@@ -269,13 +306,20 @@ class State:
                         apart.remove(block.name)
                     elif _is_bound_to_loops(block):
                         apart.add(block.name)
+        made = self._version(body)
+        made._apart = self._apart if apart is None else apart
+        return made
+
+    def _version(self, body: Stmt) -> State:
+        """Another version of the function, with ``body``."""
         made = State.__new__(State)
         made._func = self._func
         made.body = body
         made._shared = self._shared
         made.from_separate_nests = self.from_separate_nests
-        made._apart = self._apart if apart is None else apart
         made._paths = {}
+        made._line = ()
+        made._keys = ()
         made._blocks = None
         made._named = None
         return made

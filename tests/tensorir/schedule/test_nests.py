@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from tilewright.tensorir.parser import parse
@@ -55,3 +57,25 @@ def test_blocks_and_loops_are_found_after_edits() -> None:
         path = nests.path_to(schedule.func.body, name)
         assert path is not None and [loop.var for loop in nests.loops_in(path)] == [outer.var, inner.var]
     assert nests.path_to(schedule.func.body, "third") is None
+
+
+def test_known_places_follow_the_edits() -> None:
+    schedule = Schedule(parse(TWO_NESTS))
+    loops = []
+    for name in ("first", "second"):
+        (loop,) = schedule.get_loops(schedule.get_block(name))
+        loops += schedule.split(loop, [2, 2, 2])
+    marks = (schedule.unroll, schedule.vectorize, schedule.parallel, lambda loop: schedule.annotate(loop, "key", 1))
+    for mark, chosen in itertools.product(marks, (loops[1], loops[5], loops[0], loops[2])):
+        mark(chosen)
+        state = schedule._state
+        for loop in (chosen, *loops):
+            assert state.loop_path(loop) == nests.path_to(state.body, loop.var)
+        for block in schedule.get_blocks():
+            assert state.block_path(block) == nests.path_to(state.body, block.name)
+            assert state.block(block) is state.block_path(block)[-1]
+    outer, middle, inner = loops[:3]
+    schedule.unannotate(outer, "key")
+    schedule.reorder(inner, outer, middle)
+    assert schedule.get_loops(schedule.get_block("first")) == [inner, outer, middle]
+    assert [schedule._state.loop_path(loop)[-1].var for loop in loops] == [loop.var for loop in loops]
