@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from tilewright.tensorir.arith import Analyzer, region_of
-from tilewright.tensorir.arith.iter_solver import Span
+from tilewright.tensorir.arith.iter_solver import Prover, Span
 from tilewright.tensorir.conditions import conjuncts
 from tilewright.tensorir.expr import Buffer, BufferLoad, Compare, Expr, Var, as_expr, binary, compare, maximum, minimum
 from tilewright.tensorir.functor import leaves, substitute
@@ -28,6 +28,7 @@ from tilewright.tensorir.schedule.placement import (
     scope_parts,
     solve_parts,
 )
+from tilewright.tensorir.schedule.questions import Questions
 from tilewright.tensorir.schedule.regions import box_of, is_injective, ranges_of
 from tilewright.tensorir.schedule.state import State
 from tilewright.tensorir.stmt import Block, For
@@ -101,7 +102,7 @@ def place_for_consumers(state: State, block: Block, loop_ref: LoopRef, consumers
     """Insert ``block``, which is not in the function now, before the first of its consumers in the body of a loop."""
     path, loop = state.loop_path(loop_ref), state.loop(loop_ref)
     outer = loops_in(path)
-    analyzer = state.analyzer(outer)
+    questions = state.questions(outer)
     parts = scope_parts(state, loop)
     before = next(n for n, part in enumerate(parts) if any(holds(part, consumer) for consumer in consumers))
     for later in parts[before:]:
@@ -111,13 +112,13 @@ def place_for_consumers(state: State, block: Block, loop_ref: LoopRef, consumers
                     f"cannot {what}: block {other.name} writes a buffer that block {block.name} reads, but runs later",
                     other,
                 )
-    boxes = {buffer: needed_box(buffer, consumers, loop, analyzer) for buffer in accesses(block).writes}
-    nest = partial_nest(block, solve_parts(block, boxes), outer, analyzer)
+    boxes = {buffer: needed_box(buffer, consumers, loop, questions) for buffer in accesses(block).writes}
+    nest = partial_nest(block, solve_parts(block, boxes), outer, questions)
     return insert(state, loop, nest, before)
 
 
 def needed_box(
-    buffer: Buffer, consumers: Sequence[Block], loop: For, analyzer: Analyzer
+    buffer: Buffer, consumers: Sequence[Block], loop: For, questions: Questions
 ) -> list[tuple[Span, bool] | None]:
     """Return the box of ``buffer`` that the consumers read in one iteration of ``loop``: for each dimension the least
     index and the extent (None: no bound is known), and whether the index varies inside the iteration."""
@@ -132,26 +133,37 @@ def needed_box(
             for axis, index in zip(places, load.indices, strict=True):
                 axis.setdefault(structure(index), index)
         indices = [substitute(index, values) for axis in places for index in axis.values()]
-        spans = iter(zip(indices, region_of(indices, ranges_of(inner), analyzer), strict=True))
+        spans = iter(zip(indices, _spans(indices, inner, questions), strict=True))
         for axis, boxes in zip(places, found, strict=True):
             for index, span in itertools.islice(spans, len(axis)):
                 boxes.append(None if span is None else (span, not leaves(index).isdisjoint(variables)))
-    return [functools.reduce(lambda a, b: _join(a, b, analyzer), boxes) if boxes else None for boxes in found]
+    return [functools.reduce(lambda a, b: _join(a, b, questions), boxes) if boxes else None for boxes in found]
 
 
-def _join(a: tuple[Span, bool] | None, b: tuple[Span, bool] | None, analyzer: Analyzer) -> tuple[Span, bool] | None:
+def _spans(indices: Sequence[Expr], loops: Sequence[For], questions: Questions) -> list[Span | None]:
+    """Return the box of ``indices`` over the iterations of ``loops``, as :func:`.region_of` does."""
+    ranges = ranges_of(loops)
+    found = [questions.span(index, ranges) for index in indices]
+    others = [index for index, span in zip(indices, found, strict=True) if span is None]
+    if not others:
+        return found
+    boxes = iter(region_of(others, ranges, questions.analyzer))
+    return [next(boxes) if span is None else span for span in found]
+
+
+def _join(a: tuple[Span, bool] | None, b: tuple[Span, bool] | None, questions: Questions) -> tuple[Span, bool] | None:
     if a is None or b is None:
         return None
     (a_low, a_extent), (b_low, b_extent) = a[0], b[0]
-    if _same(a_low, b_low, analyzer) and _same(a_extent, b_extent, analyzer):
+    if _same(a_low, b_low, questions) and _same(a_extent, b_extent, questions):
         return a[0], a[1] or b[1]
-    low = analyzer.simplify(minimum(a_low, b_low))
+    low = questions.simplify(minimum(a_low, b_low))
     end = maximum(binary("add", a_low, a_extent), binary("add", b_low, b_extent))
-    return (low, analyzer.simplify(binary("sub", end, low))), True
+    return (low, questions.simplify(binary("sub", end, low))), True
 
 
-def _same(a: Expr, b: Expr, analyzer: Analyzer) -> bool:
-    return structure(a) == structure(b) or analyzer.prove(compare("eq", a, b))
+def _same(a: Expr, b: Expr, prover: Prover) -> bool:
+    return structure(a) == structure(b) or prover.prove(compare("eq", a, b))
 
 
 # -- consumers into producers ------------------------------------------------------------------------------------------

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from tilewright.tensorir.arith import Analyzer
 from tilewright.tensorir.arith.iter_map import constant_value
-from tilewright.tensorir.arith.iter_solver import Span
+from tilewright.tensorir.arith.iter_solver import Prover, Span
 from tilewright.tensorir.conditions import conjunction
 from tilewright.tensorir.expr import Buffer, Expr, IntImm, Var, as_expr, compare
 from tilewright.tensorir.schedule.blocks import accesses, change_block, with_value
@@ -46,14 +45,14 @@ def partial_nest(
     block: Block,
     parts: Mapping[Var, Part],
     outer: Sequence[For],
-    analyzer: Analyzer,
+    prover: Prover,
     conditions: Iterable[Expr] = (),
     exact: bool = False,
 ) -> Stmt:
     """Return loops around a block over a part of its domain; iteration variables without a part take all values.
 
     Args:
-        outer: the loops among which the nest will stand; the analyzer knows them.
+        outer: the loops among which the nest will stand; the prover knows them.
         conditions: more conditions for the block's predicate.
         exact: compute no more than the parts, even where computing more would make simpler loops. The extents of the
             parts must not use the variables of the outer loops.
@@ -65,7 +64,7 @@ def partial_nest(
     for item in block.iters:
         part = parts.get(item.var)
         if not exact:
-            part = _fitted(part, item.min, item.extent, around, analyzer)
+            part = _fitted(part, item.min, item.extent, around, prover)
         if part is None:
             loop = For(Var(loop_name(item.var)), item.min, item.extent, "serial", block)
             loops.append(loop)
@@ -79,9 +78,9 @@ def partial_nest(
         iters.append(with_value(item, value))
         if _goes_along(part, item, around):
             continue
-        if not analyzer.prove(compare("ge", part.low, item.min)):
+        if not prover.prove(compare("ge", part.low, item.min)):
             guards.append(compare("ge", value, item.min))
-        if not analyzer.prove(compare("le", part.low + part.extent, item.min + item.extent)):
+        if not prover.prove(compare("le", part.low + part.extent, item.min + item.extent)):
             guards.append(compare("lt", value, item.min + item.extent))
     stmt: Stmt = change_block(block, iters=tuple(iters), predicate=conjunction(guards))
     for loop in reversed(loops):
@@ -101,20 +100,20 @@ def _is_zero(expr: Expr) -> bool:
     return isinstance(expr, IntImm) and expr.value == 0
 
 
-def _fitted(part: Part | None, low: Expr, extent: Expr, around: Mapping[Var, For], analyzer: Analyzer) -> Part | None:
+def _fitted(part: Part | None, low: Expr, extent: Expr, around: Mapping[Var, For], prover: Prover) -> Part | None:
     """The part with an extent that doesn't vary among the surrounding loops; None for the whole range."""
     if part is None:
         return None
     size = part.extent
     used = variables_of(size)
     if not used.isdisjoint(around):
-        upper = analyzer.bounds(size).upper
+        upper = prover.bounds(size).upper
         if not upper < 1 << 31:
             return None
         size = as_expr(int(upper))
-    if part.looped and not _is_less(size, extent, around) and analyzer.prove(compare("ge", size, extent)):
+    if part.looped and not _is_less(size, extent, around) and prover.prove(compare("ge", size, extent)):
         return None
-    if variables_of(size) and not analyzer.prove(compare("ge", size, 0)):
+    if variables_of(size) and not prover.prove(compare("ge", size, 0)):
         return None
     return Part(part.low, size, part.looped)
 

@@ -6,11 +6,12 @@ all loops around a place costs far more than one answer, so it is made when it i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from tilewright.tensorir.arith import Analyzer, Interval
 from tilewright.tensorir.arith.iter_map import constant_value, is_zero
-from tilewright.tensorir.expr import BinaryOp, Expr, IntImm, Var, binary, const
+from tilewright.tensorir.arith.iter_solver import Span
+from tilewright.tensorir.expr import BinaryOp, Expr, IntImm, Var, as_expr, binary, const
 from tilewright.tensorir.node import Node
 from tilewright.tensorir.stmt import For
 
@@ -32,7 +33,14 @@ class Questions:
 
     def simplify(self, expr: Expr) -> Expr:
         """See :meth:`tilewright.tensorir.arith.Analyzer.simplify`."""
-        return expr if isinstance(expr, IntImm) else self.analyzer.simplify(expr)
+        if isinstance(expr, IntImm):
+            return expr
+        term, number = expr, 1
+        while type(term) is BinaryOp and term.op == "mul" and type(term.b) is IntImm and term.b.value > 0:
+            term, number = term.a, term.b.value * number
+        if type(term) is Var and number < _MANY and self._least_count(term) > 1:
+            return binary("mul", term, const(number, expr.dtype))
+        return self.analyzer.simplify(expr)
 
     def prove(self, condition: Expr) -> bool:
         """See :meth:`tilewright.tensorir.arith.Analyzer.prove`."""
@@ -41,6 +49,23 @@ class Questions:
     def bounds(self, expr: Expr) -> Interval:
         """See :meth:`tilewright.tensorir.arith.Analyzer.bounds`."""
         return Interval(expr.value, expr.value) if isinstance(expr, IntImm) else self.analyzer.bounds(expr)
+
+    def span(self, index: Expr, ranges: Mapping[Var, Span]) -> Span | None:
+        """Return the least value and the extent of ``index`` over ``ranges`` of variables, if it is a number, or a
+        variable that ranges between numbers or stays the same, as most are; None otherwise."""
+        if type(index) is IntImm:
+            return index, _ONE
+        if type(index) is not Var:
+            return None
+        span = ranges.get(index)
+        if span is None:
+            loop = self._loop_over(index)
+            if loop is None or not (isinstance(loop.extent, IntImm) and loop.extent.value == 1):
+                return index, _ONE
+            span = loop.min, loop.extent
+        low, extent = span
+        is_known = isinstance(low, IntImm) and isinstance(extent, IntImm) and 0 < extent.value < _MANY
+        return span if is_known else None
 
     def shorter(self, expr: Expr) -> Expr:
         """Return ``expr`` simplified, if that makes it shorter. The canonical form of quotients and remainders may be
@@ -87,16 +112,24 @@ class Questions:
 
     def _least_count(self, var: Var) -> int:
         """Return a number of values that a variable takes at least, 1 if it is zero, and 0 if no number is known."""
-        loop = next((loop for loop in self._loops if loop.var is var), None)
+        loop = self._loop_over(var)
         if loop is None:
             return _MANY
         if not isinstance(loop.extent, IntImm):
             return _MANY if are_unlimited(self._loops) else 0
         return loop.extent.value if is_zero(loop.min) else 0
 
+    def _loop_over(self, var: Var) -> For | None:
+        for loop in self._loops:
+            if loop.var is var:
+                return loop
+        return None
+
 
 #: The number of values of a variable that has no known range.
 _MANY = 1 << 62
+
+_ONE = as_expr(1)
 
 
 def _canonical_size(terms: Sequence[tuple[Expr, int]]) -> int:
