@@ -155,9 +155,10 @@ def reorder(state: State, refs: Sequence[LoopRef], reassociate: bool = False) ->
     order = [next(wanted) if loop.var in named else loop for loop in chain]
     placed: set[Var] = {loop.var for loop in chain}
     for loop in order:
-        used = (variables_of(loop.min) | variables_of(loop.extent)) & placed
-        if used:
-            state.fail(f"cannot reorder: the bounds of {loop.var.name} depend on {used.pop().name}", loop)
+        if not (isinstance(loop.min, IntImm) and isinstance(loop.extent, IntImm)):
+            used = (variables_of(loop.min) | variables_of(loop.extent)) & placed
+            if used:
+                state.fail(f"cannot reorder: the bounds of {loop.var.name} depend on {used.pop().name}", loop)
         placed.discard(loop.var)
     innermost = chain[-1].body
     moved = [old for old, new in zip(chain, order, strict=True) if old is not new]
@@ -177,13 +178,16 @@ def reorder(state: State, refs: Sequence[LoopRef], reassociate: bool = False) ->
 
 def _check_steps(state: State, block: Block, chain: list[For], order: list[For], reassociate: bool) -> None:
     """Check that the steps of a reduction keep their order, or may run in any."""
-    roles = {loop.var: loop_role(loop, block) for loop in chain}
-    before = [loop.var for loop in chain if roles[loop.var] in ("reduction", "both")]
-    after = [loop.var for loop in order if roles[loop.var] in ("reduction", "both")]
-    if not is_reduction(block) or before == after:
+    if not is_reduction(block):
         return
-    moved = next(loop for loop, old in zip(order, chain, strict=True) if roles[loop.var] != "spatial" and loop != old)
-    if any(roles[var] == "both" for var in before):
+    before = [loop for loop in chain if loop_role(loop, block) in ("reduction", "both")]
+    after = [loop for loop in order if loop in before]
+    if before == after:
+        return
+    moved = next(
+        loop for loop, old in zip(order, chain, strict=True) if loop is not old and loop_role(loop, block) != "spatial"
+    )
+    if any(loop_role(loop, block) == "both" for loop in before):
         state.fail(
             f"cannot reorder: {moved.var.name} drives both spatial and reduction variables of block {block.name}, "
             "so that its init would no longer come first",

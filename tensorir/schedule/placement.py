@@ -142,7 +142,9 @@ def solve_parts(block: Block, boxes: Mapping[Buffer, Sequence[tuple[Span, bool] 
             if op == "floordiv" and isinstance(by, IntImm) and by.value > 0 and isinstance(inner, Var):
                 index, divisor, looped = inner, by.value, True
             if isinstance(index, Var) and index in spatial and index not in parts:
-                parts[index] = Part(low * divisor, extent * divisor, looped)
+                if divisor != 1:
+                    low, extent = low * divisor, extent * divisor
+                parts[index] = Part(low, extent, looped)
     return parts
 
 

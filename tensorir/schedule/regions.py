@@ -28,5 +28,8 @@ def box_of(block: Block, indices: Sequence[Expr], loops: Sequence[For], analyzer
 def is_injective(exprs: Sequence[Expr], loops: Sequence[For], prover: Prover) -> bool:
     """Return whether different iterations of ``loops``, whose ranges ``prover`` knows, always give different values of
     ``exprs``, all other variables being fixed; False if it could not be shown."""
-    varying = [loop for loop in loops if constant_value(loop.extent) not in (0, 1)]
-    return iter_solver.is_injective(exprs, ranges_of(varying), prover)
+    varying = [loop for loop in loops if loop.var not in exprs and constant_value(loop.extent) not in (0, 1)]
+    if not varying:  # each loop's variable is a value itself, as in schedules that have not split a loop yet
+        return True
+    others = [expr for expr in exprs if not isinstance(expr, Var)]
+    return iter_solver.is_injective(others, ranges_of(varying), prover)
