@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence, Set
 
 from tilewright.tensorir.expr import Buffer, BufferLoad, Expr, Var, as_expr
-from tilewright.tensorir.functor import LOADS, kinds, leaves
+from tilewright.tensorir.functor import LOADS, kinds, leaves, substitute
 from tilewright.tensorir.node import Node, notes_on
 from tilewright.tensorir.schedule.indices import structure
 from tilewright.tensorir.sources import inherit
@@ -130,6 +130,35 @@ def _distinct_regions(
         if key not in distinct:
             distinct[key] = _region(buffer, indices, inner, points)
     return list(distinct.values())
+
+
+def with_buffers(block: Block, table: Mapping[Buffer, Buffer]) -> Block:
+    """The block with buffers replaced by others of the same shape and type; itself if it accesses none of them."""
+    found = accesses(block)
+    if table.keys().isdisjoint(found.reads) and table.keys().isdisjoint(found.writes):
+        return block
+    made = Block(
+        block.name,
+        block.iters,
+        block.predicate,
+        _with_buffers(block.reads, table),
+        _with_buffers(block.writes, table),
+        None if block.init is None else substitute(block.init, {}, table),
+        substitute(block.body, {}, table),
+        block.annotations,
+        block.needed,
+    )
+    inherit(made, block)
+    return made
+
+
+def _with_buffers(regions: Sequence[BufferRegion], table: Mapping[Buffer, Buffer]) -> tuple[BufferRegion, ...]:
+    return tuple(
+        [
+            region if region.buffer not in table else BufferRegion(table[region.buffer], region.ranges)
+            for region in regions
+        ]
+    )
 
 
 def with_value(item: IterVar, value: Expr) -> IterVar:

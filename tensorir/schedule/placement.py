@@ -13,6 +13,7 @@ from tilewright.tensorir.schedule.indices import variables_of
 from tilewright.tensorir.schedule.nests import blocks_in, with_loop_body
 from tilewright.tensorir.schedule.questions import are_unlimited, grows
 from tilewright.tensorir.schedule.state import State
+from tilewright.tensorir.sources import inherit
 from tilewright.tensorir.stmt import Allocate, Block, For, IterVar, SeqStmt, Stmt, sequence
 
 
@@ -159,7 +160,11 @@ def insert(state: State, scope: For | None, nest: Stmt, before: int) -> State:
     stmt = scope.body if scope is not None else _below_allocations(state)
     parts = list(body_parts(stmt))
     parts.insert(before, nest)
-    return state.replace({stmt: sequence(*parts)})
+    made = sequence(*parts)
+    if scope is None:
+        return state.replace({stmt: made})
+    inherit(made, stmt)
+    return state.replace({scope: with_loop_body(scope, made)})
 
 
 def _below_allocations(state: State) -> Stmt:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping
 
 from tilewright.tensorir.errors import ScheduleError
 from tilewright.tensorir.expr import SCOPES, Buffer
-from tilewright.tensorir.functor import substitute
-from tilewright.tensorir.schedule.blocks import accesses, change_block
+from tilewright.tensorir.schedule.blocks import with_buffers
 from tilewright.tensorir.schedule.handles import BlockRef
 from tilewright.tensorir.schedule.nests import with_loop_body
 from tilewright.tensorir.schedule.state import State
@@ -41,18 +41,14 @@ def find_buffer(state: State, block: Block, which: int | str | Buffer, side: str
 
 
 def replace_buffers(stmt: Stmt, table: Mapping[Buffer, Buffer]) -> Stmt:
-    """``stmt`` with buffers replaced by others of the same rank and type, in blocks and where they are allocated."""
+    """``stmt`` with buffers replaced by others of the same shape and type, in blocks and where they are allocated."""
     if isinstance(stmt, Block):
-        found = accesses(stmt)
-        if not any(buffer in found.reads or buffer in found.writes for buffer in table):
-            return stmt
-        init = None if stmt.init is None else substitute(stmt.init, {}, table)
-        return change_block(stmt, init=init, body=substitute(stmt.body, {}, table))
+        return with_buffers(stmt, table)
     if isinstance(stmt, For):
         return with_loop_body(stmt, replace_buffers(stmt.body, table))
     if isinstance(stmt, SeqStmt):
-        parts = tuple(replace_buffers(part, table) for part in stmt.stmts)
-        return stmt if all(a is b for a, b in zip(parts, stmt.stmts, strict=True)) else SeqStmt(parts)
+        parts = tuple([replace_buffers(part, table) for part in stmt.stmts])
+        return stmt if all(map(operator.is_, parts, stmt.stmts)) else SeqStmt(parts)
     if isinstance(stmt, Allocate):
         buffer, body = table.get(stmt.buffer, stmt.buffer), replace_buffers(stmt.body, table)
         return stmt if buffer is stmt.buffer and body is stmt.body else Allocate(buffer, body)
