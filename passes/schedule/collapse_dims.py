@@ -20,7 +20,6 @@ dimensions in this way.)
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable, Mapping, Sequence
 
 from tilewright.graphir.module import IRModule
@@ -40,12 +39,12 @@ from tilewright.passes.schedule.facts import (
 )
 from tilewright.passes.schedule.redirect import AccessRedirector
 from tilewright.tensorir.dtype import INT64
-from tilewright.tensorir.expr import BinaryOp, Buffer, Expr, Var, binary
-from tilewright.tensorir.functor import Mutator, substitute
+from tilewright.tensorir.expr import BinaryOp, Buffer, BufferLoad, Expr, IntImm, Var, binary
+from tilewright.tensorir.functor import LOADS, Mutator, kinds, leaves, substitute
 from tilewright.tensorir.node import Node
-from tilewright.tensorir.schedule.blocks import change_block
+from tilewright.tensorir.schedule.blocks import accesses, change_block
 from tilewright.tensorir.schedule.indices import structure
-from tilewright.tensorir.stmt import Block, For, IterVar, PrimFunc, Stmt
+from tilewright.tensorir.stmt import Block, BufferStore, For, IterVar, PrimFunc, Stmt
 
 
 @register_pass
@@ -122,9 +121,13 @@ def is_plain_nest(loops: Sequence[For], block: Block) -> bool:
     for loop, item in zip(loops, block.iters, strict=True):
         if item.value is not loop.var or loop.kind != "serial" or loop.annotations or constant(loop.min) != 0:
             return False
-        if constant(item.min) != 0 or structure(loop.extent) != structure(item.extent):
+        if not (_are_equal(item.min, loop.min) and _are_equal(item.extent, loop.extent)):
             return False
     return True
+
+
+def _are_equal(a: Expr, b: Expr) -> bool:
+    return a is b or structure(a) == structure(b)
 
 
 def _is_single_step(item: IterVar) -> bool:
@@ -147,65 +150,33 @@ class _Plan:
     """
 
     def __init__(self, blocks: Sequence[Block], others: Sequence[Block]) -> None:
-        self.accesses = {block: accesses_of(block) for block in blocks}
-        self._mentions: dict[Block, dict[Node, int]] = {}
         untouched = {access.buffer for block in others for access in accesses_of(block)}
-        self.blocks: dict[Block, set[int]] = {block: set(range(len(block.iters) - 1)) for block in blocks}
+        self.blocks: dict[Block, set[int]] = {}
         self.buffers: dict[Buffer, set[int]] = {}
-        for own in self.accesses.values():
-            for access in own:
-                buffer = access.buffer
+        neighbours: dict[Block, _Neighbours] = {}
+        for block in blocks:
+            found = neighbours[block] = _Neighbours(block)
+            self.blocks[block] = set(found.places)
+            own = accesses(block)
+            for buffer in (*own.writes, *own.reads):
                 if buffer not in self.buffers:
                     axes = range(buffer.ndim - 1) if buffer not in untouched else ()
                     self.buffers[buffer] = {number for number in axes if lie_like_one(buffer, number)}
         changed = True
         while changed:
             changed = False
-            for block in blocks:
+            for block, found in neighbours.items():
                 pairs = self.blocks[block]
-                if pairs:
-                    changed |= self._keep(pairs, {n for n in pairs if self._fits(block, n)})
-                for access in self.accesses[block]:
-                    pairs = self.buffers[access.buffer]
-                    if pairs:
-                        changed |= self._keep(pairs, {n for n in pairs if self._walked(block, access, n)})
+                changed |= _keep(pairs, {number for number in pairs if self._are_collapsed(found.places[number])})
+                for buffer, walked in found.walked:
+                    axes = self.buffers.get(buffer)
+                    if axes:
+                        changed |= _keep(axes, {axis for axis in axes if walked.get(axis) in pairs})
         self.buffers = {buffer: pairs for buffer, pairs in self.buffers.items() if pairs}
 
-    @staticmethod
-    def _keep(pairs: set[int], kept: set[int]) -> bool:
-        if len(kept) == len(pairs):
-            return False
-        pairs &= kept
-        return True
-
-    def _fits(self, block: Block, number: int) -> bool:
-        """Return whether every use of two variables in the block is of both, as neighbouring indices."""
-        first, second = block.iters[number : number + 2]
-        if first.kind != second.kind:
-            return False
-        uses = 0
-        for access in self.accesses[block]:
-            if first.var not in access.indices:
-                continue
-            for place, (outer, inner) in enumerate(itertools.pairwise(access.indices)):
-                if outer is first.var and inner is second.var:
-                    if place not in self.buffers[access.buffer]:
-                        return False
-                    uses += 1
-        found = self._mentions.get(block)
-        if found is None:
-            found = self._mentions[block] = _mentions(block)
-        return found.get(first.var, 0) + found.get(second.var, 0) == 2 * uses
-
-    def _walked(self, block: Block, access: Access, number: int) -> bool:
-        """Return whether two dimensions are indexed by two collapsed variables, the second of which covers its whole
-        dimension."""
-        outer, inner = access.indices[number : number + 2]
-        for pair in self.blocks[block]:
-            first, second = block.iters[pair : pair + 2]
-            if outer is first.var and inner is second.var:
-                return structure(second.extent) == structure(access.buffer.shape[number + 1])
-        return False
+    def _are_collapsed(self, places: Sequence[tuple[Buffer, int]]) -> bool:
+        """Return whether dimensions of buffers are collapsed with the next."""
+        return all(axis in self.buffers.get(buffer, ()) for buffer, axis in places)
 
     def apply(self, func: PrimFunc) -> PrimFunc:
         """Return ``func`` with the pairs collapsed."""
@@ -215,17 +186,67 @@ class _Plan:
         return PrimFunc(func.name, params, body, func.attrs)
 
 
-def _mentions(block: Block) -> dict[Node, int]:
-    """Count the occurrences of each variable in a block's init, body and ``needed`` condition."""
-    found: dict[Node, int] = {}
-    stack: list[Node] = [part for part in (block.init, block.body, block.needed) if part is not None]
-    while stack:
-        node = stack.pop()
-        if isinstance(node, Var):
-            found[node] = found.get(node, 0) + 1
-        else:
-            stack += node.parts()
-    return found
+def _keep(pairs: set[int], kept: set[int]) -> bool:
+    """Keep some of the pairs; return whether others are gone."""
+    if len(kept) == len(pairs):
+        return False
+    pairs &= kept
+    return True
+
+
+class _Neighbours:
+    """Where neighbouring variables of a block are neighbouring indices.
+
+    Attributes:
+        places: for each two variables of one kind that do not occur otherwise, by the position of the first, the
+            dimensions that the first one indexes.
+        walked: for each access its buffer and, for the dimensions that are indexed so together with the next, the
+            position of the first variable, if the second covers its whole dimension.
+    """
+
+    def __init__(self, block: Block) -> None:
+        items = block.iters
+        numbers: dict[Node, int] = {item.var: number for number, item in enumerate(items)}
+        indexed = [0] * len(items)
+        elsewhere: set[Node] = set()
+        places: list[list[tuple[Buffer, int]]] = [[] for _ in items]
+        self.walked: list[tuple[Buffer, dict[int, int]]] = []
+        stack: list[Node] = [part for part in (block.init, block.body, block.needed) if part is not None]
+        while stack:
+            node = stack.pop()
+            if not isinstance(node, (BufferLoad, BufferStore)):
+                if type(node) is Var:
+                    elsewhere.add(node)
+                else:
+                    stack += node.parts()
+                continue
+            buffer = node.buffer
+            pairs: dict[int, int] = {}
+            before = -2
+            for axis, index in enumerate(node.indices):
+                number = numbers.get(index, -2)
+                if number >= 0:
+                    indexed[number] += 1
+                    if number == before + 1:
+                        places[before].append((buffer, axis - 1))
+                        if _are_equal(items[number].extent, buffer.shape[axis]):
+                            pairs[axis - 1] = before
+                elif type(index) is not IntImm:
+                    elsewhere |= leaves(index)
+                    if kinds(index) & LOADS:
+                        stack.append(index)
+                before = number
+            self.walked.append((buffer, pairs))
+            if node.predicate is not None:
+                stack.append(node.predicate)
+            if type(node) is BufferStore:
+                stack.append(node.value)
+        self.places: dict[int, list[tuple[Buffer, int]]] = {}
+        for number in range(len(items) - 1):
+            first, second = items[number], items[number + 1]
+            are_together = indexed[number] == indexed[number + 1] == len(places[number])
+            if are_together and first.kind == second.kind and elsewhere.isdisjoint((first.var, second.var)):
+                self.places[number] = places[number]
 
 
 def _collapsed(buffer: Buffer, pairs: set[int]) -> Buffer:

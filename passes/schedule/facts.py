@@ -142,8 +142,10 @@ def shared_by(access: BufferLoad | BufferStore, var: Var) -> int | None:
 
 def lie_like_one(buffer: Buffer, axis: int) -> bool:
     """Return whether the strides of a dimension and the next allow collapsing both into one."""
+    if not buffer.strides:
+        return True
     strides = usual_strides(buffer)
-    return not strides or dim_equal(as_dim(strides[axis]), simplify(buffer.shape[axis + 1] * strides[axis + 1]))
+    return dim_equal(as_dim(strides[axis]), simplify(buffer.shape[axis + 1] * strides[axis + 1]))
 
 
 def usual_strides(buffer: Buffer) -> tuple[Expr, ...]:
