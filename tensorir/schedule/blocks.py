@@ -217,7 +217,7 @@ def change_block(
     new_body = block.body if body is None else body
     changed = new_init is not block.init or new_body is not block.body
     if not changed and new_iters is not block.iters:
-        changed = any(a.var is not b.var for a, b in zip(new_iters, block.iters, strict=False))
+        changed = [item.var for item in new_iters] != [item.var for item in block.iters]
     reads, writes = block.reads, block.writes
     found: Accesses | None
     if changed:

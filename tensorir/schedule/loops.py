@@ -10,7 +10,7 @@ from tilewright.tensorir.arith.iter_map import constant_value
 from tilewright.tensorir.conditions import conjunction, conjuncts
 from tilewright.tensorir.errors import ArgumentTypeError
 from tilewright.tensorir.expr import BinaryOp, Expr, IntImm, Var, as_expr, binary, compare
-from tilewright.tensorir.functor import walk
+from tilewright.tensorir.functor import DIVISIONS, walk_to
 from tilewright.tensorir.keys import REASSOCIATE
 from tilewright.tensorir.schedule.blocks import accesses, change_block
 from tilewright.tensorir.schedule.dependence import (
@@ -59,14 +59,14 @@ def split(state: State, ref: LoopRef, factors: Sequence[Any]) -> tuple[State, li
     known: Expr = as_expr(1)
     for factor in factors:
         if factor is not None:
-            if not outer.prove(compare("gt", as_expr(factor), 0)):
+            if not (type(factor) is int and factor > 0) and not outer.prove(compare("gt", as_expr(factor), 0)):
                 state.fail(f"split of {ref.name}: factor {factor} is not known to be positive", loop)
-            known = binary("mul", known, factor)
+            known = binary("mul", known, as_expr(factor))
     inferred = binary("floordiv", binary("add", loop.extent, binary("sub", known, 1)), known)
     number = constant_value(known)
     divided = number in (None, 0, 1) or may_be_divided(loop.extent, number, state.variables)
     simple = outer.simplify(inferred) if divided else inferred
-    if any(isinstance(node, BinaryOp) and node.op == "floordiv" for node in walk(simple)):
+    if any(isinstance(node, BinaryOp) and node.op == "floordiv" for node in walk_to(simple, DIVISIONS)):
         simple = inferred  # (n * 70 + 15) // 16 reads better than its canonical form
     extents = [simple if factor is None else as_expr(factor) for factor in factors]
     iterations = math.prod(extent.value for extent in extents if isinstance(extent, IntImm))

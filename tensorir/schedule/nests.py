@@ -215,13 +215,13 @@ def substitute_loops(stmt: Stmt, values: Mapping[Var, Expr], questions: Question
     if isinstance(stmt, For):
         begin, extent = _substituted(stmt.min, values, questions), _substituted(stmt.extent, values, questions)
         body = substitute_loops(stmt.body, values, questions)
-        if begin is stmt.min and extent is stmt.extent and body is stmt.body:
-            return stmt
+        if begin is stmt.min and extent is stmt.extent:
+            return with_loop_body(stmt, body)
         made = For(stmt.var, begin, extent, stmt.kind, body, stmt.annotations)
         inherit(made, stmt)
         return made
     if isinstance(stmt, SeqStmt):
-        return SeqStmt(tuple(substitute_loops(part, values, questions) for part in stmt.stmts))
+        return SeqStmt(tuple([substitute_loops(part, values, questions) for part in stmt.stmts]))
     if isinstance(stmt, Allocate):
         return Allocate(stmt.buffer, substitute_loops(stmt.body, values, questions))
     if isinstance(stmt, Block):

@@ -13,7 +13,7 @@ from tilewright.tensorir.schedule.blocks import accesses
 from tilewright.tensorir.schedule.dependence import loop_role
 from tilewright.tensorir.schedule.handles import BlockRef, LoopRef
 from tilewright.tensorir.schedule.index_map import IndexMap
-from tilewright.tensorir.schedule.nests import blocks_in, loops_in
+from tilewright.tensorir.schedule.nests import blocks_in
 from tilewright.tensorir.schedule.state import State
 from tilewright.tensorir.schedule.trace import PRIMITIVES, Trace, recorded
 from tilewright.tensorir.stmt import Block, For, PrimFunc
@@ -99,7 +99,7 @@ class Schedule:
     @recorded
     def get_loops(self, block: BlockRef) -> list[LoopRef]:
         """The loops around a block, outermost first."""
-        return [LoopRef(loop.var) for loop in loops_in(self._state.block_path(block))]
+        return [LoopRef(stmt.var) for stmt in self._state.block_path(block) if isinstance(stmt, For)]
 
     @recorded
     def get_producers(self, block: BlockRef) -> list[BlockRef]:
