@@ -82,6 +82,23 @@ def _collected(init: Stmt | None, body: Stmt) -> Accesses:
     )
 
 
+def _of_body(found: Accesses) -> Accesses:
+    """The accesses of a block's body alone."""
+    reads: dict[Buffer, list[BufferLoad]] = {}
+    writes: dict[Buffer, list[BufferStore]] = {}
+    for load in found.loads:
+        reads.setdefault(load.buffer, []).append(load)
+    for store in found.stores:
+        writes.setdefault(store.buffer, []).append(store)
+    return Accesses(
+        {buffer: tuple(own) for buffer, own in reads.items() if buffer in found.reads},
+        {buffer: tuple(own) for buffer, own in writes.items() if buffer in found.writes},
+        found.loads,
+        found.stores,
+        found.inner,
+    )
+
+
 _ZERO, _ONE = as_expr(0), as_expr(1)
 
 
@@ -182,14 +199,21 @@ def new_block(
     return made
 
 
-def fresh_iters(items: Sequence[IterVar]) -> tuple[list[IterVar], dict[Var, Expr]]:
-    """The iteration variables with new identities, and the map from the old ones to them."""
+def fresh_iters(
+    items: Sequence[IterVar], values: Mapping[Var, Expr] | None = None
+) -> tuple[list[IterVar], dict[Var, Expr]]:
+    """The iteration variables with new identities, and the map from the old ones to them.
+
+    Args:
+        values: of variables, which replace them in the bindings.
+    """
     renamed: dict[Var, Expr] = {}
     made = []
     for item in items:
         var = Var(item.var.name, item.var.dtype)
         renamed[item.var] = var
-        made.append(IterVar(var, item.min, item.extent, item.kind, item.value))
+        value = substitute(item.value, values) if values else item.value
+        made.append(IterVar(var, item.min, item.extent, item.kind, value))
     return made, renamed
 
 
@@ -221,7 +245,8 @@ def change_block(
     reads, writes = block.reads, block.writes
     found: Accesses | None
     if changed:
-        found = _collected(new_init, new_body)
+        is_body = new_init is None and new_body is block.body
+        found = _of_body(accesses(block)) if is_body else _collected(new_init, new_body)
         reads, writes = _regions_of(found, new_iters, new_init is not None)
     else:
         found = notes_on(block).get(accesses)

@@ -20,7 +20,7 @@ from tilewright.tensorir.schedule.dependence import (
 from tilewright.tensorir.schedule.handles import BlockRef, LoopRef
 from tilewright.tensorir.schedule.indices import variables_of
 from tilewright.tensorir.schedule.loops import check_kinds
-from tilewright.tensorir.schedule.nests import loops_in, rewrite
+from tilewright.tensorir.schedule.nests import loops_in, rewrite, with_end
 from tilewright.tensorir.schedule.regions import is_injective
 from tilewright.tensorir.schedule.state import State
 from tilewright.tensorir.stmt import Block, BufferStore, For, IfThenElse, IterVar, Stmt, sequence
@@ -73,9 +73,7 @@ class _SpatialCopy:
 
     def iters(self, block: Block) -> tuple[list[IterVar], dict[Var, Expr]]:
         """New spatial iteration variables, bound to the new loops, and the map from the old ones."""
-        made, renamed = fresh_iters([item for item in block.iters if item.kind == "spatial"])
-        bound = [IterVar(i.var, i.min, i.extent, i.kind, substitute(i.value, self.values)) for i in made]
-        return bound, renamed
+        return fresh_iters([item for item in block.iters if item.kind == "spatial"], self.values)
 
     def around(self, stmt: Stmt) -> Stmt:
         """The new loops around ``stmt``."""
@@ -90,21 +88,21 @@ class _SpatialCopy:
 def decompose_reduction(state: State, ref: BlockRef, loop_ref: LoopRef) -> tuple[State, BlockRef]:
     """Implement :meth:`.Schedule.decompose_reduction`."""
     what = f"decompose the reduction at loop {loop_ref.name}"
-    block, path = state.block(ref), loops_in(state.block_path(ref))
+    block, path = state.block(ref), state.block_path(ref)
     loop = state.loop(loop_ref)
     if block.init is None:
         state.fail(f"cannot {what}: block {block.name} has no init", block)
-    if not any(found is loop for found in path):
+    if loop not in path:
         state.fail(f"cannot {what}: block {block.name} is not in that loop", loop)
     at = path.index(loop)
-    for outer in path[:at]:
+    for outer in loops_in(path[:at]):
         if loop_role(outer, block) in ("reduction", "both"):
             state.fail(f"cannot {what}: the outer loop {outer.var.name} is a loop of the reduction", outer)
-    copy = _SpatialCopy(state, block, path[at:], what)
+    copy = _SpatialCopy(state, block, loops_in(path[at:]), what)
     iters, renamed = copy.iters(block)
     name = state.unique_block_name(f"{block.name}_init")
     init = new_block(name, iters, copy.predicate(), None, substitute(block.init, renamed), block.annotations)
-    update = rewrite(loop, {block: change_block(block, init=None)})
+    update = with_end(path[at:], change_block(block, init=None))[0]
     made = state.replace({loop: sequence(copy.around(init), update)})
     return made, BlockRef(name)
 

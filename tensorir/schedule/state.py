@@ -87,11 +87,13 @@ class State:
 
     def _check(self, stmt: Stmt, names: set[str], variables: set[Var]) -> None:
         """Check that a function can be scheduled."""
-        while isinstance(stmt, (For, Allocate)):
-            if isinstance(stmt, For):
+        while True:
+            if type(stmt) is For:
                 if stmt.var in variables:
                     self.fail(f"two loops have the same variable {stmt.var.name}", stmt)
                 variables.add(stmt.var)
+            elif type(stmt) is not Allocate:
+                break
             stmt = stmt.body
         if isinstance(stmt, Block):
             if stmt.name in names:
@@ -347,10 +349,10 @@ class State:
 
 
 def _are_separate(stmt: Stmt) -> bool:
-    if isinstance(stmt, Allocate):
-        return _are_separate(stmt.body)
-    if isinstance(stmt, SeqStmt):
-        return all(_are_separate(part) for part in stmt.stmts)
+    while type(stmt) is Allocate:
+        stmt = stmt.body
+    if type(stmt) is SeqStmt:
+        return all(map(_are_separate, stmt.stmts))
     inside = blocks_in(stmt)
     return len(inside) == 1 and inside[0].predicate is None
 
