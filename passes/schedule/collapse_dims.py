@@ -137,7 +137,7 @@ def _is_single_step(item: IterVar) -> bool:
 def nest(loops: Iterable[For], body: Stmt) -> Stmt:
     """Return ``body`` in copies of the loops, the outermost first."""
     for loop in reversed(list(loops)):
-        body = For(loop.var, loop.min, loop.extent, loop.kind, body, loop.annotations)
+        body = loop.with_body(body)
     return body
 
 

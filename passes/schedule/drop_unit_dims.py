@@ -140,13 +140,12 @@ class _Axes(AccessRedirector):
         self.lost = lost
 
     def mutate_Block(self, block: Block) -> Stmt:
-        init, needed = block.init, block.needed
-        return change_block(
-            block,
-            init=None if init is None else self.mutate(init),
-            body=self.mutate(block.body),
-            needed=None if needed is None else self.mutate(needed),
-        )
+        init = None if block.init is None else self.mutate(block.init)
+        body = self.mutate(block.body)
+        needed = None if block.needed is None else self.mutate(block.needed)
+        if init is block.init and body is block.body and needed is block.needed:
+            return block
+        return change_block(block, init=init, body=body, needed=needed)
 
     def indices_of(self, access: Access, indices: Sequence[Expr]) -> tuple[Expr, ...]:
         lost = self.lost.get(access.buffer, set())
