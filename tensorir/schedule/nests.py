@@ -72,28 +72,41 @@ def path_to(stmt: Stmt, key: Var | str) -> tuple[Stmt, ...] | None:
     """Return the statements from ``stmt`` down to the loop of that variable, or to the block of that name, both
     included; None if there is no such loop or block."""
     path: list[Stmt] = []
+    return tuple(path) if find(stmt, key, path, []) else None
+
+
+#: What to find on a path: for each statement the variable of a loop, the name of a block, None for another statement.
+Keys = list[Var | str | None]
+
+
+def find(stmt: Stmt, key: Var | str, path: list[Stmt], keys: Keys) -> bool:
+    """Append the path from ``stmt`` to the loop of that variable, or to the block of that name, and what to find on it;
+    return whether there is such a loop or block."""
     current: Stmt | None = stmt
     while current is not None:
         path.append(current)
         if type(current) is For:
-            if current.var is key:
-                return tuple(path)
+            var = current.var
+            keys.append(var)
+            if var is key:
+                return True
             current = current.body
-        elif type(current) is Allocate:
-            current = current.body
-        elif type(current) is SeqStmt:
-            number = _contents(current).places.get(key)
-            current = None if number is None else current.stmts[number]
+        elif type(current) is Block:
+            keys.append(current.name)
+            return current.name == key
         else:
-            return tuple(path) if type(current) is Block and current.name == key else None
-    return None
+            keys.append(None)
+            if type(current) is SeqStmt:
+                number = _contents(current).places.get(key)
+                current = None if number is None else current.stmts[number]
+            else:
+                current = current.body if type(current) is Allocate else None
+    return False
 
 
-def keys_on(path: Sequence[Stmt]) -> tuple[Var | str | None, ...]:
-    """For each statement of ``path`` the variable of a loop, the name of a block, None for another statement."""
-    return tuple(
-        [stmt.var if type(stmt) is For else stmt.name if type(stmt) is Block else None for stmt in path],
-    )
+def keys_on(path: Sequence[Stmt]) -> Keys:
+    """What to find on ``path``."""
+    return [stmt.var if type(stmt) is For else stmt.name if type(stmt) is Block else None for stmt in path]
 
 
 def loops_to(stmt: Stmt, block: Block) -> list[For]:

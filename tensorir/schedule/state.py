@@ -21,10 +21,11 @@ from tilewright.tensorir.printer import underline
 from tilewright.tensorir.schedule.blocks import accesses
 from tilewright.tensorir.schedule.handles import BlockRef, LoopRef
 from tilewright.tensorir.schedule.nests import (
+    Keys,
     allocated_buffers,
     blocks_in,
+    find,
     keys_on,
-    path_to,
     rewrite,
     walk_nests,
     with_end,
@@ -64,7 +65,7 @@ class State:
         self._paths: dict[Var | str, tuple[Stmt, ...] | None] = {}
         #: The path that was found or edited last, and what to find on it: schedules work at one nest for a while.
         self._line: tuple[Stmt, ...] = ()
-        self._keys: tuple[Var | str | None, ...] = ()
+        self._keys: Keys = []
         self._blocks: tuple[Block, ...] | None = None
         self._named: dict[str, Block] | None = None
 
@@ -125,15 +126,15 @@ class State:
         line = self._line
         if key in self._keys:
             return line[: self._keys.index(key) + 1]
-        found = path_to(line[-1], key) if line and type(line[-1]) is not Block else None
-        if found is not None:
-            self._line = line + found[1:]
-            self._keys += keys_on(found[1:])
-            return self._line
-        found = path_to(self.body, key)
-        if found is not None:
-            self._line, self._keys = found, keys_on(found)
-        return found
+        path = list(line[:-1])
+        keys = self._keys[:-1]
+        if not line or type(line[-1]) is Block or not find(line[-1], key, path, keys):
+            path = []
+            keys = []
+            if not find(self.body, key, path, keys):
+                return None
+        self._line, self._keys = tuple(path), keys
+        return self._line
 
     def block_path(self, ref: BlockRef) -> tuple[Stmt, ...]:
         """The path to a block.
@@ -269,7 +270,7 @@ class State:
         if len(paths) == len(table) == 1 and unused is None:
             line = with_end(paths[0], table[paths[0][-1]])
             made = self._edited(line[0] if line else None, table, one_to_one)
-            made._line, made._keys = line, (*self._keys_around(paths[0])[: len(line) - 1], *keys_on(line[-1:]))
+            made._line, made._keys = line, self._keys_around(paths[0])[: len(line) - 1] + keys_on(line[-1:])
             return made
         known = {stmt for path in paths for stmt in path} if len(paths) == len(table) else None
         return self._edited(rewrite(self.body, table, known, unused), table, one_to_one)
@@ -284,10 +285,10 @@ class State:
         if end < len(known) and known[end] is new.body:
             made._line, made._keys = line + known[end:], self._keys
         else:
-            made._line, made._keys = line, (*self._keys_around(path), new.var)
+            made._line, made._keys = line, [*self._keys_around(path), new.var]
         return made
 
-    def _keys_around(self, path: Sequence[Stmt]) -> tuple[Var | str | None, ...]:
+    def _keys_around(self, path: Sequence[Stmt]) -> Keys:
         """What to find on ``path`` but for its last statement."""
         end = len(path) - 1
         is_known = end < len(self._line) and self._line[end] is path[-1]
@@ -321,7 +322,7 @@ class State:
         made.from_separate_nests = self.from_separate_nests
         made._paths = {}
         made._line = ()
-        made._keys = ()
+        made._keys = []
         made._blocks = None
         made._named = None
         return made
