@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from tilewright.tensorir.arith import Analyzer, Interval
 from tilewright.tensorir.arith.iter_map import constant_value, is_zero
 from tilewright.tensorir.arith.iter_solver import Span
-from tilewright.tensorir.expr import BinaryOp, Expr, IntImm, Var, as_expr, binary, const
+from tilewright.tensorir.expr import BinaryOp, Compare, Expr, IntImm, Var, binary, const
 from tilewright.tensorir.node import Node
 from tilewright.tensorir.stmt import For
 
@@ -44,28 +44,74 @@ class Questions:
 
     def prove(self, condition: Expr) -> bool:
         """See :meth:`tilewright.tensorir.arith.Analyzer.prove`."""
-        return bool(condition.value) if isinstance(condition, IntImm) else self.analyzer.prove(condition)
+        if isinstance(condition, IntImm):
+            return bool(condition.value)
+        decided = self._decide(condition) if isinstance(condition, Compare) else None
+        return self.analyzer.prove(condition) if decided is None else decided
+
+    def _decide(self, condition: Compare) -> bool | None:
+        """Return whether a comparison of sums of multiples of loops' variables always holds; None if it is something
+        else, or some loop has no constant range."""
+        terms: dict[Var, int] = {}
+        a, b = _collect_sum(condition.a, 1, terms), _collect_sum(condition.b, -1, terms)
+        if a is None or b is None or condition.op not in _ORDERS:
+            return None
+        least = most = a + b
+        for var, factor in terms.items():
+            loop = self._loop_over(var)
+            if loop is None or not isinstance(loop.min, IntImm) or not isinstance(loop.extent, IntImm):
+                return None
+            first = factor * loop.min.value
+            last = first + factor * (loop.extent.value - 1)
+            if loop.extent.value < 1:
+                return None
+            least += min(first, last)
+            most += max(first, last)
+        if least <= -_MANY or most >= _MANY:  # it may have wrapped
+            return None
+        if condition.op in ("lt", "le"):
+            return most < 0 if condition.op == "lt" else most <= 0
+        return least > 0 if condition.op == "gt" else least >= 0
 
     def bounds(self, expr: Expr) -> Interval:
         """See :meth:`tilewright.tensorir.arith.Analyzer.bounds`."""
         return Interval(expr.value, expr.value) if isinstance(expr, IntImm) else self.analyzer.bounds(expr)
 
     def span(self, index: Expr, ranges: Mapping[Var, Span]) -> Span | None:
-        """Return the least value and the extent of ``index`` over ``ranges`` of variables, if it is a number, or a
-        variable that ranges between numbers or stays the same, as most are; None otherwise."""
+        """Return the least value and the extent of ``index`` over ``ranges`` of variables, if it is a multiple of a
+        variable that stays the same, or a number, plus multiples of others that range between numbers, as most are;
+        None otherwise."""
         if type(index) is IntImm:
             return index, _ONE
-        if type(index) is not Var:
+        if type(index) is Var and index in ranges:
+            low, extent = ranges[index]
+            is_known = isinstance(low, IntImm) and isinstance(extent, IntImm) and 0 < extent.value < _MANY
+            return (low, extent) if is_known else None
+        terms: dict[Var, int] = {}
+        least = _collect_sum(index, 1, terms)
+        if least is None:
             return None
-        span = ranges.get(index)
-        if span is None:
-            loop = self._loop_over(index)
-            if loop is None or not (isinstance(loop.extent, IntImm) and loop.extent.value == 1):
-                return index, _ONE
-            span = loop.min, loop.extent
-        low, extent = span
-        is_known = isinstance(low, IntImm) and isinstance(extent, IntImm) and 0 < extent.value < _MANY
-        return span if is_known else None
+        fixed: Expr | None = None
+        count = 1
+        for var, factor in terms.items():
+            span = ranges.get(var)
+            if span is None:
+                loop = self._loop_over(var)
+                if loop is not None and isinstance(loop.extent, IntImm) and loop.extent.value == 1:
+                    span = loop.min, loop.extent
+            if factor < 1 or (span is None and fixed is not None):
+                return None
+            if span is None:
+                fixed = binary("mul", var, const(factor, var.dtype))
+                continue
+            begin, extent = span
+            if not (isinstance(begin, IntImm) and isinstance(extent, IntImm)) or extent.value < 1:
+                return None
+            least += factor * begin.value
+            count += factor * (extent.value - 1)
+        if least < 0 or least + count >= _MANY or (fixed is not None and least):
+            return None
+        return const(least, index.dtype) if fixed is None else fixed, const(count, index.dtype)
 
     def shorter(self, expr: Expr) -> Expr:
         """Return ``expr`` simplified, if that makes it shorter. The canonical form of quotients and remainders may be
@@ -129,7 +175,27 @@ class Questions:
 #: The number of values of a variable that has no known range.
 _MANY = 1 << 62
 
-_ONE = as_expr(1)
+_ONE = const(1, "int64")
+
+_ORDERS = ("lt", "le", "gt", "ge")
+
+
+def _collect_sum(expr: Expr, factor: int, terms: dict[Var, int]) -> int | None:
+    """Add the multiples of variables in ``factor`` times ``expr`` to ``terms``, and return the number that is added to
+    them; None if it is no such sum."""
+    if type(expr) is Var:
+        terms[expr] = terms.get(expr, 0) + factor
+        return 0
+    if type(expr) is IntImm:
+        return factor * expr.value
+    if type(expr) is BinaryOp:
+        if expr.op == "add" or expr.op == "sub":
+            a = _collect_sum(expr.a, factor, terms)
+            b = None if a is None else _collect_sum(expr.b, factor if expr.op == "add" else -factor, terms)
+            return None if a is None or b is None else a + b
+        if expr.op == "mul" and type(expr.b) is IntImm:
+            return _collect_sum(expr.a, factor * expr.b.value, terms)
+    return None
 
 
 def _canonical_size(terms: Sequence[tuple[Expr, int]]) -> int:
