@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
 
 from tilewright.tensorir import tensor as te
-from tilewright.tensorir.arith import Analyzer
-from tilewright.tensorir.expr import Expr, Var, as_expr
+from tilewright.tensorir.arith import Analyzer, region_of
+from tilewright.tensorir.expr import Expr, Var, as_expr, compare
 from tilewright.tensorir.functor import walk
 from tilewright.tensorir.schedule import Schedule, state
 from tilewright.tensorir.schedule.questions import Questions, may_be_divided
@@ -121,3 +122,43 @@ def test_a_schedule_over_numbers_asks_no_analyzer(monkeypatch: pytest.MonkeyPatc
     sch.unroll(jv)
     sch.decompose_reduction(block, k_loop)
     sch.parallel(io)
+
+
+def questions_about(loops: list[For]) -> tuple[Questions, Analyzer]:
+    """Questions that need no analyzer, and an analyzer that knows the same."""
+    analyzer = Analyzer()
+    for around in loops:
+        analyzer.bind(around.var, around.min, around.extent)
+        analyzer.assume(around.extent > 0)
+    return Questions(loops, lambda: pytest.fail("an analyzer is asked")), analyzer
+
+
+def test_boxes_of_sums_are_those_of_an_analyzer() -> None:
+    n = Var("n")
+    outer = [loop("i", n), loop("j", 1), loop("k", 8)]
+    i, j, k = (around.var for around in outer)
+    questions, analyzer = questions_about(outer)
+    p, q = Var("p"), Var("q")
+    ranges = {p: (as_expr(0), as_expr(4)), q: (as_expr(2), as_expr(3))}
+    plain = (as_expr(3), i, j, n, p, q)
+    for index in (*plain, k * 16 + p, (k * 4 + p) * 3 + q - 2, p * 5 + q + 1, j * 7 + k, i * 4 + j + p):
+        assert questions.span(index, ranges) == region_of([index], ranges, analyzer)[0]
+    for other in (i + k, k - p, k + 1, p // 2, i * n + p):
+        assert questions.span(other, ranges) is None
+    assert questions.span(p, {p: (as_expr(0), n)}) is None
+
+
+def test_orders_of_sums_are_decided_as_by_an_analyzer() -> None:
+    i, j = loops = [loop("i", 8), For(Var("j"), as_expr(-2), as_expr(4), "serial", SeqStmt(()))]
+    questions, analyzer = questions_about(loops)
+    for place in (i.var, i.var * 16 + j.var, j.var - i.var * 3, i.var * 2 - (j.var + i.var)):
+        for bound, op in itertools.product(range(-25, 116), ("lt", "le", "gt", "ge")):
+            condition = compare(op, place, bound)
+            assert questions.prove(condition) is analyzer.prove(condition)
+
+
+def test_multiples_of_a_size_are_simplified_as_by_an_analyzer() -> None:
+    n = Var("n")
+    questions, analyzer = questions_about([])
+    for size in (n, n * 4, n * 4 * 16 * 2):
+        assert questions.simplify(size) is analyzer.simplify(size)
