@@ -9,7 +9,7 @@ from typing import Any
 from tilewright.tensorir.arith.iter_map import constant_value
 from tilewright.tensorir.conditions import conjunction, conjuncts
 from tilewright.tensorir.errors import ArgumentTypeError
-from tilewright.tensorir.expr import BinaryOp, Expr, IntImm, Var, as_expr, binary, compare
+from tilewright.tensorir.expr import BinaryOp, Expr, IntImm, Var, as_expr, binary, compare, const
 from tilewright.tensorir.functor import DIVISIONS, walk_to
 from tilewright.tensorir.keys import REASSOCIATE
 from tilewright.tensorir.schedule.blocks import accesses, change_block
@@ -62,21 +62,30 @@ def split(state: State, ref: LoopRef, factors: Sequence[Any]) -> tuple[State, li
             if not (type(factor) is int and factor > 0) and not outer.prove(compare("gt", as_expr(factor), 0)):
                 state.fail(f"split of {ref.name}: factor {factor} is not known to be positive", loop)
             known = binary("mul", known, as_expr(factor))
-    inferred = binary("floordiv", binary("add", loop.extent, binary("sub", known, 1)), known)
     number = constant_value(known)
-    divided = number in (None, 0, 1) or may_be_divided(loop.extent, number, state.variables)
-    simple = outer.simplify(inferred) if divided else inferred
-    if any(isinstance(node, BinaryOp) and node.op == "floordiv" for node in walk_to(simple, DIVISIONS)):
-        simple = inferred  # (n * 70 + 15) // 16 reads better than its canonical form
+    simple: Expr
+    if number is not None and number > 0 and isinstance(loop.extent, IntImm):
+        divided = loop.extent.value % number == 0
+        simple = const(-(-loop.extent.value // number), loop.extent.dtype)
+    else:
+        divided = number in (None, 0, 1) or may_be_divided(loop.extent, number, state.variables)
+        inferred = binary("floordiv", binary("add", loop.extent, binary("sub", known, 1)), known)
+        simple = outer.simplify(inferred) if divided else inferred
+        if any(isinstance(node, BinaryOp) and node.op == "floordiv" for node in walk_to(simple, DIVISIONS)):
+            simple = inferred  # (n * 70 + 15) // 16 reads better than its canonical form
     extents = [simple if factor is None else as_expr(factor) for factor in factors]
-    iterations = math.prod(extent.value for extent in extents if isinstance(extent, IntImm))
+    numbers = [extent.value for extent in extents if isinstance(extent, IntImm)]
+    iterations = math.prod(numbers)
     if iterations >= 1 << 63:
         state.fail(f"split of {ref.name}: expected fewer than 2**63 iterations, found {iterations} or more", loop)
     if all(factor is not None for factor in factors) and not outer.prove(compare("ge", known, loop.extent)):
         state.fail(f"split of {ref.name}: the factors' product {known!s} may be less than {loop.extent!s}", loop)
     total: Expr = as_expr(1)
-    for extent in extents:
-        total = binary("mul", total, extent)
+    if len(numbers) == len(extents):
+        total = const(iterations, extents[0].dtype)
+    else:
+        for extent in extents:
+            total = binary("mul", total, extent)
     variables = [Var(f"{loop.var.name}_{number}", loop.var.dtype) for number in range(len(factors))]
     offset: Expr = variables[0]
     for var, extent in zip(variables[1:], extents[1:], strict=True):
