@@ -92,7 +92,8 @@ def split(state: State, ref: LoopRef, factors: Sequence[Any]) -> tuple[State, li
         offset = binary("add", binary("mul", offset, extent), var)
     made = [For(var, as_expr(0), extent, "serial", loop.body) for var, extent in zip(variables, extents, strict=True)]
     inner = state.questions([*loops_in(path[:-1]), *made])
-    offset = inner.shorter(offset)
+    if len(numbers) < len(extents) or min(numbers) < 2:  # else no other form is shorter
+        offset = inner.shorter(offset)
     body = substitute_loops(loop.body, {loop.var: binary("add", loop.min, offset)}, inner)
     if not (divided and outer.prove(compare("eq", total, loop.extent))):
         body = guard(body, compare("lt", offset, loop.extent))
