@@ -169,9 +169,9 @@ class _Plan:
                 pairs = self.blocks[block]
                 changed |= _keep(pairs, {number for number in pairs if self._are_collapsed(found.places[number])})
                 for buffer, walked in found.walked:
-                    axes = self.buffers.get(buffer)
-                    if axes:
-                        changed |= _keep(axes, {axis for axis in axes if walked.get(axis) in pairs})
+                    left = self.buffers.get(buffer)
+                    if left:
+                        changed |= _keep(left, {axis for axis in left if walked.get(axis) in pairs})
         self.buffers = {buffer: pairs for buffer, pairs in self.buffers.items() if pairs}
 
     def _are_collapsed(self, places: Sequence[tuple[Buffer, int]]) -> bool:

@@ -37,7 +37,8 @@ class Questions:
             return expr
         term, number = expr, 1
         while type(term) is BinaryOp and term.op == "mul" and type(term.b) is IntImm and term.b.value > 0:
-            term, number = term.a, term.b.value * number
+            number *= term.b.value
+            term = term.a
         if type(term) is Var and number < _MANY and self._least_count(term) > 1:
             return binary("mul", term, const(number, expr.dtype))
         return self.analyzer.simplify(expr)
