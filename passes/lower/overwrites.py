@@ -23,10 +23,12 @@ def find_overwrites(func: PrimFunc) -> tuple[int, ...]:
     There are none if the kernel has several results, or computes anything outside of blocks.
     """
     count = int(func.attrs.get(NUM_INPUTS, 0))
-    if int(func.attrs.get(NUM_OUTPUTS, 0)) != 1 or len(func.buffers) <= count:
+    buffers = func.buffers
+    if int(func.attrs.get(NUM_OUTPUTS, 0)) != 1 or len(buffers) <= count:
         return ()
-    result = func.buffers[count]
-    blocks = _blocks(func.body)
+    result = buffers[count]
+    fitting = [(number, buffer) for number, buffer in enumerate(buffers[:count]) if _fits(buffer, result)]
+    blocks = _blocks(func.body) if fitting else None
     if blocks is None:
         return ()
     writers: dict[Buffer, list[Block]] = {}
@@ -50,9 +52,11 @@ def find_overwrites(func: PrimFunc) -> tuple[int, ...]:
             if source not in found and _needs(readers[source], found):
                 pending.append(source)
     return tuple(
-        number
-        for number, buffer in enumerate(func.buffers[:count])
-        if buffer in readers and buffer not in writers and _fits(buffer, result) and _needs(readers[buffer], found)
+        [
+            number
+            for number, buffer in fitting
+            if buffer in readers and buffer not in writers and _needs(readers[buffer], found)
+        ]
     )
 
 
@@ -63,15 +67,18 @@ def _blocks(stmt: Stmt) -> list[Block] | None:
     while stack:
         current = stack.pop()
         if type(current) is For:
-            if _reads(current.min) or _reads(current.extent):
+            low, extent = current.min, current.extent
+            if (type(low) is not IntImm and accesses_buffers(low)) or (
+                type(extent) is not IntImm and accesses_buffers(extent)
+            ):
                 return None
             stack.append(current.body)
         elif type(current) is Block:
             found.append(current)
             for item in current.iters:
-                if type(item.value) is not Var and _reads(item.value):
+                if type(item.value) is not Var and accesses_buffers(item.value):
                     return None
-            if current.predicate is not None and _reads(current.predicate):
+            if current.predicate is not None and accesses_buffers(current.predicate):
                 return None
         elif type(current) is SeqStmt:
             stack.extend(reversed(current.stmts))
@@ -82,13 +89,10 @@ def _blocks(stmt: Stmt) -> list[Block] | None:
     return found
 
 
-def _reads(expr: Expr) -> bool:
-    return type(expr) is not IntImm and accesses_buffers(expr)
-
-
 def _fits(buffer: Buffer, result: Buffer) -> bool:
-    same = len(buffer.shape) == len(result.shape) and all(map(_equal, buffer.shape, result.shape))
-    return same and buffer.dtype.bytes == result.dtype.bytes and not buffer.strides and not result.strides
+    if len(buffer.shape) != len(result.shape) or buffer.strides or result.strides:
+        return False
+    return buffer.dtype.bytes == result.dtype.bytes and all(map(_equal, buffer.shape, result.shape))
 
 
 def _equal(a: Expr, b: Expr) -> bool:
