@@ -82,15 +82,16 @@ class Layout:
 
     def place(self, index: Mapping[str, Expr | int]) -> tuple[Expr, ...]:
         """Return the place of the element with the given index along each axis."""
-        rest = dict.fromkeys(self.primal, 1)
+        inner: dict[str, int] = {}  # by axis, the number of elements in the blocks behind
         result: list[Expr] = []
         for axis, size in reversed(self.axes):
-            whole = binary("floordiv", as_expr(index[axis]), as_expr(rest[axis]))
+            whole = as_expr(index[axis])
+            if axis in inner:
+                whole = binary("floordiv", whole, as_expr(inner[axis]))
             if size:
-                result.append(binary("floormod", whole, as_expr(size)))
-                rest[axis] *= size
-            else:
-                result.append(whole)
+                whole = binary("floormod", whole, as_expr(size))
+                inner[axis] = inner.get(axis, 1) * size
+            result.append(whole)
         return tuple(reversed(result))
 
     def order(self, shape: Sequence[Dim]) -> list[tuple[str, int]]:

@@ -331,7 +331,8 @@ def _block(
         assert isinstance(body, Expr)
         targets = [result]
         update = BufferStore(result, body, place)
-    loads = tensor.loads if init is None else None  # the step of a reduction may read its values in another order
+    # The step of a reduction of several values may read them in another order.
+    loads = tensor.loads if len(targets) == 1 else None
     if renamed or builtins.any(read.buffer in buffers for read in tensor.inputs):
         update, loads = substitute(update, renamed, buffers), None
         init = None if init is None else substitute(init, renamed, buffers)

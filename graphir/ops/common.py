@@ -110,13 +110,21 @@ def check_dtype(op: Operator, number: int, found: TensorType, allowed: Sequence[
         raise op.error(number, f"an element type among {', '.join(allowed)}", found)
 
 
+_ZERO = as_expr(0)
+
+
 def read_broadcast(source: Tensor, place: Sequence[Expr]) -> Expr:
     """Return the element of ``source`` that broadcasts to ``place`` of the output."""
-    offset = len(place) - source.ndim
-    indices: list[Any] = []
-    for extent, index in zip(source.shape, place[offset:], strict=True):
-        indices.append(0 if getattr(extent, "value", None) == 1 else index)
-    return source[tuple(indices)]
+    shape = source.shape
+    aligned = place[len(place) - len(shape) :]
+    return source[
+        tuple(
+            [
+                _ZERO if type(extent) is IntImm and extent.value == 1 else index
+                for extent, index in zip(shape, aligned, strict=True)
+            ]
+        )
+    ]
 
 
 def guarded(condition: Expr, load: Expr, otherwise: int | float) -> Expr:
@@ -128,7 +136,7 @@ def guarded(condition: Expr, load: Expr, otherwise: int | float) -> Expr:
     if isinstance(condition, IntImm) and condition.value:
         return load
     if isinstance(load, BufferLoad):
-        load = dataclasses.replace(load, predicate=condition)
+        load = BufferLoad(load.buffer, load.indices, condition)
     return select(condition, load, const(otherwise, load.dtype))
 
 

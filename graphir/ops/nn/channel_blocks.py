@@ -54,11 +54,17 @@ def channel_at(layout: Layout, place: Sequence[Expr], whole: Expr) -> Expr | Blo
 def place_of(layout: Layout, index: dict[str, Any]) -> tuple[Expr, ...]:
     """Return ``layout.place``; blocked channels are used as they are if the layout has the same block, in one dimension
     or in several."""
-    plain = {axis: at.whole() if isinstance(at, Blocked) else at for axis, at in index.items()}
-    result = list(layout.place(plain))
+    plain = dict(index)
+    kept: list[tuple[str, Blocked]] = []
     for axis, at in index.items():
-        if not isinstance(at, Blocked) or layout.block(axis) != at.size:
-            continue
+        if isinstance(at, Blocked):
+            if layout.block(axis) == at.size:
+                kept.append((axis, at))
+                plain[axis] = 0
+            else:
+                plain[axis] = at.whole()
+    result = list(layout.place(plain))
+    for axis, at in kept:
         result[layout.position(axis)] = at.block
         rest = at.inner
         parts = [number for number, (name, size) in enumerate(layout.axes) if size and name == axis]

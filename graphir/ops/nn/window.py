@@ -149,7 +149,7 @@ def pad_image(data: Tensor, positions: Sequence[int], padding: Sequence[Dim], va
     shape = [extent + (begin.get(n, 0) + behind.get(n, 0)) for n, extent in enumerate(data.shape)]
 
     def element(*place: Var) -> Expr:
-        moved = [index - begin.get(number, 0) for number, index in enumerate(place)]
+        moved = [index - begin[number] if number in begin else index for number, index in enumerate(place)]
         conditions: list[Expr] = []
         for number in positions:
             if is_padded([begin[number]]):
