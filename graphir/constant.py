@@ -56,7 +56,9 @@ class Constant(FrozenExpr):
     type: TensorType
 
     def __init__(self, data: Array, span: str | None = None) -> None:
-        new_fields(self, _value=_read_only(data), type=TensorType(data.shape, data.dtype), span=span)
+        _set_value(self, _read_only(data))
+        _set_type(self, TensorType(data.shape, data.dtype))
+        _set_span(self, span)
 
     @classmethod
     def later(
@@ -93,7 +95,7 @@ class Constant(FrozenExpr):
         """The element, as an array without dimensions, of a constant that repeats one in memory; None: any other, and
         one of a single element."""
         value = self._value
-        if isinstance(value, _Later) or value.size < 2:
+        if isinstance(value, _Later) or 0 not in value.strides or value.size < 2:
             return None
         repeats = all(stride == 0 or extent == 1 for stride, extent in zip(value.strides, value.shape, strict=True))
         return value[(0,) * value.ndim].reshape(()) if repeats else None
@@ -125,6 +127,9 @@ class Constant(FrozenExpr):
                 new_fields(self, _value=_read_only(_in_order(data)))
                 later.args = ()  # a thread that waits for the lock may still hold it
         return self.data
+
+
+_set_value, _set_type, _set_span = (getattr(Constant, name).__set__ for name in ("_value", "type", "span"))
 
 
 def _in_order(data: Array) -> Array:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tilewright.tensorir.arith import Analyzer
+from tilewright.tensorir.dtype import INT64
 from tilewright.tensorir.errors import ArgumentTypeError, ArgumentValueError, ShapeError
 from tilewright.tensorir.expr import BinaryOp, Expr, IntImm, Var, const
 from tilewright.tensorir.functor import free_vars, substitute
@@ -44,6 +45,8 @@ def as_dim(value: Any) -> Dim:
     if type(value) is int:
         if value < 0:
             raise ShapeError(f"a dimension cannot be negative, found {value}")
+        return value
+    if type(value) is Var and value.dtype is INT64:
         return value
     if type(value) is IntImm:
         return as_dim(value.value)
@@ -193,6 +196,8 @@ def _never_negative(formula: _Formula) -> bool:
 
 def shape_equal(a: Iterable[Dim], b: Iterable[Dim]) -> bool:
     """Return whether two shapes are provably equal."""
+    if a is b:
+        return True
     a, b = tuple(a), tuple(b)
     return len(a) == len(b) and all(map(dim_equal, a, b))
 

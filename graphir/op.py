@@ -168,8 +168,9 @@ class Operator(Traits):
             expected = f"at least {self.required}" if self.variadic else str(len(self.arguments))
             names = ", ".join(self.arguments)
             raise TypeInferenceError(f"{self.name}: expected {expected} arguments ({names}), found {len(args)}")
-        for number, arg in enumerate(args):
+        for arg in args:
             if not isinstance(arg, TensorType):
+                number = [other is arg for other in args].index(True)
                 raise self.error(number, "a tensor", arg)
 
     def argument_name(self, number: int) -> str:

@@ -45,13 +45,14 @@ class TensorType(Type):
             raise ArgumentTypeError(f"a shape is a sequence of dimensions, found {shape!r}")
         dims: list[Dim] = []
         size = 1
-        for value in shape:
-            dim = value if type(value) is int and value >= 0 else as_dim(value)
+        for dim in shape:
+            if type(dim) is not int or dim < 0:
+                dim = as_dim(dim)
             dims.append(dim)
-            if type(dim) is int and dim > 1:
-                size *= dim
+            if type(dim) is int:
+                size *= dim or 1
         self.shape = tuple(dims)
-        self.dtype = dtype = as_dtype(dtype)
+        self.dtype = dtype = dtype if type(dtype) is DataType else as_dtype(dtype)
         if dtype not in _ELEMENT_TYPES:
             raise ArgumentTypeError(f"a tensor's element type is one of {', '.join(TENSOR_DTYPES)}, not {dtype!s}")
         if size * dtype.bytes > _MOST_BYTES:

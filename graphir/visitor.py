@@ -41,10 +41,43 @@ def _order_of(function: Function) -> list[Expr]:
     are, so it is walked once."""
     below = getattr(function, "_order", None)
     if below is None:
-        order = _walk((function,), True, (), children)
-        object.__setattr__(function, "_order", tuple(order[:-1]))  # the function itself would keep itself alive
-        return order
+        below = tuple(_below(function))  # without the function, which would keep itself alive
+        object.__setattr__(function, "_order", below)
     return [*below, function]
+
+
+def _below(root: Expr) -> list[Expr]:
+    """Return what :func:`_walk` finds below ``root``, none of which is left out: most walks are of this kind."""
+    order: list[Expr] = []
+    state: dict[Expr, bool] = {root: False}  # False: entered, True: finished
+    node = root
+    rest = iter(root.children)  # the parts of `node` that are not entered yet
+    around: list[tuple[Expr, Iterator[Expr]]] = []  # the expressions that `node` is a part of, and their rest
+    while True:
+        for child in rest:
+            finished = state.get(child)
+            if finished:
+                continue
+            if finished is not None:
+                raise _cycle(child)
+            parts = child.children
+            if parts:
+                state[child] = False
+                around.append((node, rest))
+                node, rest = child, iter(parts)
+                break
+            state[child] = True
+            order.append(child)
+        else:
+            if not around:
+                return order
+            state[node] = True
+            order.append(node)
+            node, rest = around.pop()
+
+
+def _cycle(node: Expr) -> VerifyError:
+    return VerifyError(f"the graph has a cycle through a {type(node).__name__}")
 
 
 def _walk(
@@ -77,7 +110,7 @@ def _walk(
                 state[child] = True
                 order.append(child)
             elif not finished:
-                raise VerifyError(f"the graph has a cycle through a {type(child).__name__}")
+                raise _cycle(child)
         else:
             if node is None:
                 return order
@@ -158,7 +191,7 @@ def users(root: Expr) -> dict[Expr, list[Expr]]:
 
 def call_nodes(root: Expr) -> list[Call]:
     """Return all calls below ``root`` in order of evaluation."""
-    return [node for node in post_order(root) if isinstance(node, Call)]
+    return [node for node in post_order(root) if type(node) is Call]
 
 
 def count_operators(root: Any) -> int:

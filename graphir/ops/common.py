@@ -15,7 +15,7 @@ from tilewright.graphir.layout_rewrite import axes_in_layout, operands_in_layout
 from tilewright.graphir.op import Operator
 from tilewright.graphir.types import TensorType
 from tilewright.tensorir import tensor as te
-from tilewright.tensorir.dtype import BOOL, FLOAT32, DataType
+from tilewright.tensorir.dtype import BOOL, FLOAT32, DataType, as_dtype
 from tilewright.tensorir.errors import ArgumentTypeError
 from tilewright.tensorir.expr import BufferLoad, Expr, IntImm, Var, as_expr, cast, const, select
 from tilewright.tensorir.tensor import Tensor
@@ -189,7 +189,7 @@ class Elementwise(Operator):
         return type(self).function(*arrays)
 
     def reference(self, args: Sequence[Any], attrs: Any) -> Any:
-        result = (self.result_dtype or DataType(args[0].dtype.name)).numpy
+        result = (self.result_dtype or as_dtype(args[0].dtype)).numpy
         with np.errstate(all="ignore"):
             return np.asarray(self.evaluate([widened(arg) for arg in args], attrs)).astype(result, copy=False)
 
