@@ -45,10 +45,10 @@ _MOST_MOVES = 4
 def as_constant(node: Expr) -> Constant | None:
     """Return ``node`` if it is a constant; a constant of one element, without dimensions, if all elements of ``node``
     are equal to it, whatever the shape: ``ones_like(x)``, ``full(..)`` of symbolic shape. None: neither."""
+    if type(node) is Constant:
+        return node
     for _ in range(_MOST_MOVES):
-        if type(node) is Constant:
-            return node
-        if type(node) is not Call or not isinstance(node.op, Operator) or len(node.args) > 1:
+        if type(node) is not Call or len(node.args) > 1 or not isinstance(node.op, Operator):
             return None
         op, args = node.op, node.args
         if not args or (op.ignores_elements and isinstance(args[0].type, TensorType)):
@@ -62,6 +62,11 @@ def as_constant(node: Expr) -> Constant | None:
     return None
 
 
+def all_true(values: Any) -> bool:
+    """Return ``np.all(values)``, without NumPy's Python code around it."""
+    return bool(np.logical_and.reduce(values, axis=None))
+
+
 class Splat(Pattern):
     """Match a constant, also one of :func:`as_constant`, for all of whose elements ``holds`` is true; bind it to
     ``name``, if given."""
@@ -72,7 +77,7 @@ class Splat(Pattern):
 
     def match(self, node: Expr, found: Match) -> bool:
         constant = as_constant(node)
-        if constant is None or not bool(np.all(self.holds(constant.data))):
+        if constant is None or not all_true(self.holds(constant.data)):
             return False
         if self.name is not None:
             found[self.name] = constant
@@ -142,14 +147,14 @@ class Op(Pattern):
         args = node.args
         if self.args and len(args) != len(self.args):
             return False
+        for number, pattern in self._order:  # before what is bound: most calls fail here
+            if not pattern.match(args[number], found):
+                return False
         if self.attrs is not None:
             found[self.attrs] = node.attrs
         if self.call is not None:
             op, attrs = found.setdefault(self.call, (node.op, node.attrs))
             if op is not node.op or (attrs is not node.attrs and attrs != node.attrs):
-                return False
-        for number, pattern in self._order:  # noqa: SIM110  # a generator costs more than what it runs
-            if not pattern.match(args[number], found):
                 return False
         return True
 
@@ -177,13 +182,26 @@ class Rules:
     def __init__(self, rules: Iterable[Rule]) -> None:
         self.rules = tuple(rules)
         self._of_operator: dict[Operator, list[Rule]] = {}
+        #: The places of rules for operators of a name, and of those for operators with a trait.
+        self._named: dict[str, list[int]] = {}
+        self._with_trait: dict[Callable[[Operator], bool], list[int]] = {}
+        for place, rule in enumerate(self.rules):
+            which = rule.pattern.which
+            if isinstance(which, str):
+                self._named.setdefault(which, []).append(place)
+            else:
+                self._with_trait.setdefault(which, []).append(place)
 
     def rules_for(self, op: Operator) -> list[Rule]:
         """Return the rules whose pattern has a call of ``op`` at its root."""
         found = self._of_operator.get(op)
         if found is None:
+            places = list(self._named.get(op.name, ()))
+            for has_trait, others in self._with_trait.items():
+                if has_trait(op):
+                    places += others
             # Whole when it is entered: another thread may look it up at once.
-            found = self._of_operator[op] = [rule for rule in self.rules if rule.pattern.is_named(op)]
+            found = self._of_operator[op] = [self.rules[place] for place in sorted(places)]
         return found
 
     def apply(self, node: Expr) -> Expr:
@@ -194,7 +212,8 @@ class Rules:
         while type(node) is Call and isinstance(node.op, Operator):
             if getattr(node, "_unchanged_by", None) is self:
                 break
-            for rule in self.rules_for(node.op):
+            rules = self._of_operator.get(node.op)
+            for rule in self.rules_for(node.op) if rules is None else rules:
                 made = rule.apply(node)
                 if made is not None:
                     node = made

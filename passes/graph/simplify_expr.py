@@ -29,7 +29,7 @@ from tilewright.graphir.types import TensorType
 from tilewright.passes.base import FunctionPass
 from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import function_pass
-from tilewright.passes.graph.pattern import AnyConstant, Bind, Match, Op, Rule, Rules, Splat
+from tilewright.passes.graph.pattern import AnyConstant, Bind, Match, Op, Rule, Rules, Splat, all_true
 from tilewright.passes.graph.rows import ROWS
 from tilewright.passes.graph.walk import rewrite_body
 from tilewright.passes.registry import register_pass
@@ -132,7 +132,7 @@ def _neutral(argument: int, zeros_differ: bool) -> Callable[[Match], Expr | None
         same = data == number
         if zeros_differ and number == 0 and constant.dtype.is_float:
             same = same & (np.signbit(data.astype(np.float64)) == np.signbit(number))
-        return _x(match) if np.all(same) else None
+        return _x(match) if all_true(same) else None
 
     return build
 
@@ -329,7 +329,7 @@ def _joined(match: Match) -> Expr | None:
     node: Call = match["self"]
     with np.errstate(all="ignore"):
         value = np.asarray(node.op.reference([a.data, b.data], node.attrs))  # type: ignore[union-attr]  # an Operator
-    if value.size > max(a.data.size, b.data.size) or not np.all(np.isfinite(value)):
+    if value.size > max(a.data.size, b.data.size) or not all_true(np.isfinite(value)):
         return None
     return _again(match, match["x"], _constant(value, b))
 
