@@ -82,7 +82,7 @@ class _Table:
 
     def share(self, node: Expr) -> Expr:
         """Return the first expression that computes the same value as ``node``."""
-        if isinstance(node, Call):
+        if type(node) is Call:
             op = node.op
             if not isinstance(op, Operator) or not op.pure:
                 return node
@@ -94,23 +94,33 @@ class _Table:
             if first is not node:
                 self.merged.append((first, node))
             return first
-        if isinstance(node, Constant):
+        if type(node) is Constant:
             return self.constants.setdefault(constant_key(node), node)
-        if isinstance(node, TupleGetItem):
+        if type(node) is TupleGetItem:
             return self.fields.setdefault((node.value, node.index), node)
-        if isinstance(node, Tuple):
+        if type(node) is Tuple:
             return self.tuples.setdefault(node.fields, node)
         return node
 
     def attrs_key(self, op: Operator, attrs: Any) -> Hashable:
         found = self.attributes.get(id(attrs))
         if found is None:
-            # With types, or as text: values that compare equal may differ (1 and True, 0.0 and -0.0), and not all of
-            # them are hashable.
-            values = [getattr(attrs, name) for name in op.attr_names]
-            key = tuple([(type(item), item) if type(item) in _EXACT else attribute_text(item) for item in values])
+            key = tuple([_exact(getattr(attrs, name)) for name in op.attr_names])
             found = self.attributes[id(attrs)] = (attrs, key)  # keeps attrs alive, so that its id is not reused
         return found[1]
+
+
+def _exact(value: Any) -> Hashable:
+    """Return a key of an attribute's value, with its type, or as text: values that compare equal may differ (1 and
+    True, 0.0 and -0.0), and not all of them are hashable."""
+    kind = type(value)
+    if kind in _EXACT:
+        return kind, value
+    if kind is tuple:
+        kinds = {*map(type, value)}
+        if len(kinds) < 2 and kinds <= _EXACT:
+            return (*kinds, value)
+    return attribute_text(value)
 
 
 def constant_key(node: Constant) -> Hashable:

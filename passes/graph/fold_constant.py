@@ -69,6 +69,9 @@ class FoldConstant(FunctionPass):
 
         def fold(node: Expr) -> Expr:
             if type(node) is Call:
+                for arg in node.args:
+                    if type(arg) is not Constant:
+                        return node
                 result = _fold_call(node, budget, ctx)
                 budget.computed += result is not node
                 return result
@@ -103,18 +106,15 @@ class _Budget:
 
 
 def _fold_call(node: Call, budget: _Budget, ctx: PassContext) -> Expr:
-    args: list[Constant] = []
-    for arg in node.args:
-        if type(arg) is not Constant:
-            return node
-        args.append(arg)
+    """Compute a call on constants; return it as it is where it has to stay."""
+    args: tuple[Constant, ...] = node.args  # type: ignore[assignment]  # all are constants
     op = node.op
     if not isinstance(op, Operator) or not op.pure or node.type is None:
         return node
     size = type_bytes(node.type)
-    if size is None or has_symbols(node.attrs):
+    if size is None or (op.attr_names and has_symbols(node.attrs)):
         return node  # it depends on sizes that are known only when it is called
-    given = sum(arg.nbytes for arg in args)
+    given = sum([arg.nbytes for arg in args])
     if not budget.allows(size, given):
         ctx.remark(
             f"{op.name} not folded: its result of {size} bytes exceeds what is left of max_bytes",
@@ -142,11 +142,16 @@ def _fold_call(node: Call, budget: _Budget, ctx: PassContext) -> Expr:
 def _splat(op: Operator, args: Sequence[Constant], node: Call) -> Constant | None:
     """Compute a call on constants that repeat one element each, in the memory of one; None: it has several."""
     assert isinstance(node.type, TensorType)
-    elements = [arg.data.reshape(()) if arg.size == 1 and arg.is_computed else arg.splat for arg in args]
-    if math.prod(node.type.shape) < 2 or any(element is None for element in elements):
+    if math.prod(node.type.shape) < 2:  # type: ignore[arg-type]  # static
         return None
+    elements: list[np.ndarray[Any, Any]] = []
+    for arg in args:
+        element = arg.data.reshape(()) if arg.size == 1 and arg.is_computed else arg.splat
+        if element is None:
+            return None
+        elements.append(element)
     with np.errstate(all="ignore"):
-        value = op.uniform_value(elements, node.attrs)  # type: ignore[arg-type]  # none of them is None
+        value = op.uniform_value(elements, node.attrs)
     return None if value is None else Constant(np.broadcast_to(value, node.type.shape), node.span)  # type: ignore[arg-type]
 
 

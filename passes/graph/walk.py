@@ -170,9 +170,13 @@ def with_effects(order: Iterable[Expr], functions: bool = False) -> set[Expr]:
 
 def nested_functions(root: Function) -> list[Function]:
     """Return the functions inside ``root`` except fused groups, inner ones first, and ``root`` last."""
-    functions = [node for node in post_order(root) if isinstance(node, Function)]
-    if not any(map(is_primitive, functions[:-1])):
-        return functions
+    below = post_order(root)
+    below.pop()
+    if Function not in map(type, below):
+        return [root]
+    functions = [node for node in below if type(node) is Function]
+    if not any(map(is_primitive, functions)):
+        return [*functions, root]
 
     def children(node: Expr) -> Iterable[Expr]:
         return () if node is not root and is_primitive(node) else node.children
