@@ -87,7 +87,8 @@ class Pass(abc.ABC):
         running.info, running.function = self.info, None
         logged = _LOG.isEnabledFor(logging.DEBUG)
         start = time.perf_counter() if logged else 0.0
-        pause_collector()
+        if outer_info is None:  # inside of another pass the collector is paused
+            pause_collector()
         try:
             result = self._transform(mod, ctx)
             if not isinstance(result, IRModule):
@@ -101,7 +102,8 @@ class Pass(abc.ABC):
             note_pass_failure(error, self.info, running.function, mod)
             raise
         finally:
-            resume_collector()
+            if outer_info is None:
+                resume_collector()
             running.info, running.function = outer_info, outer_function
 
     def _run_instrumented(self, mod: IRModule, ctx: PassContext) -> IRModule:

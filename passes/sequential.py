@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from tilewright.graphir.module import IRModule
 from tilewright.passes.base import Pass
@@ -72,10 +72,16 @@ class Sequential(Pass):
 
     def _transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
         outer = RUNNING.pipeline
-        known = {**outer, **dict(_named_passes(self))}
+        known = {**outer, **_named_passes(self)}
         _check_names(ctx, known)
         plan = _Plan(ctx, known)
-        steps = [step for child in self.passes if ctx.pass_enabled(child.info) for step in plan.steps(child)]
+        steps: list[Pass] = []
+        for child in self.passes:
+            if ctx.pass_enabled(child.info):
+                if child.info.required or child._is_pipeline:
+                    steps += plan.steps(child)
+                else:
+                    steps.append(child)
         RUNNING.pipeline = known
         try:
             for step in steps:
@@ -94,7 +100,12 @@ def _checked_order(pipeline: str, children: Sequence[Pass], given: Collection[st
     Raises:
         PassError: one of them requires a property that is missing.
     """
-    steps = [info for child in children for info in _steps(child.info, children)]
+    steps: list[PassInfo] = []
+    for child in children:
+        if child.info.required:
+            steps += _steps(child.info, children)
+        else:
+            steps.append(child.info)
     order = check_order(steps, given)
     if isinstance(order, Order):
         return order
@@ -184,16 +195,17 @@ def _cycle_text(waiting: tuple[Pass, ...], required: Pass) -> str:
     return " -> ".join(step.info.name for step in (*waiting[start:], required))
 
 
-def _named_passes(pipeline: Sequential) -> Iterator[tuple[str, Pass]]:
-    """Yield the pipeline and all passes in it by name. Of two with the same name, the one that takes precedence comes
-    later: a pass after the pipeline that contains it, an earlier pass after a later one."""
-    yield pipeline.info.name, pipeline
+def _named_passes(pipeline: Sequential) -> dict[str, Pass]:
+    """Return the pipeline and all passes in it by name. Of two with the same name, a pass takes precedence over the
+    pipeline that contains it, and an earlier pass over a later one."""
+    named: dict[str, Pass] = {pipeline.info.name: pipeline}
     for child in reversed(pipeline.passes):
         if child._is_pipeline:
             assert isinstance(child, Sequential)
-            yield from _named_passes(child)
+            named.update(_named_passes(child))
         else:
-            yield child.info.name, child
+            named[child.info.name] = child
+    return named
 
 
 def _check_names(ctx: PassContext, known: Mapping[str, Pass]) -> None:
