@@ -15,6 +15,7 @@ from tilewright.tensorir.arith import Analyzer
 from tilewright.tensorir.dtype import INT64
 from tilewright.tensorir.errors import ArgumentTypeError, ArgumentValueError, ShapeError
 from tilewright.tensorir.expr import BinaryOp, Expr, IntImm, Var, const
+from tilewright.tensorir.folding import fold_integers
 from tilewright.tensorir.functor import free_vars, substitute
 
 Dim = int | Expr
@@ -233,8 +234,21 @@ def estimate(dim: Dim, each: int = TYPICAL) -> int:
 def _estimated(formula: _Formula, each: int) -> int:
     dim = formula.dim
     assert isinstance(dim, Expr)
-    found = as_dim(substitute(dim, {var: IntImm(each) for var in free_vars(dim)}))
+    number = _evaluated(dim, each)
+    found = as_dim(substitute(dim, {var: IntImm(each) for var in free_vars(dim)}) if number is None else number)
     return found if isinstance(found, int) else each
+
+
+def _evaluated(dim: Expr, each: int) -> int | None:
+    """Evaluate a formula of integer operations as :func:`estimate` does; None for any other."""
+    if type(dim) is IntImm:
+        return dim.value
+    if type(dim) is Var:
+        return each
+    if type(dim) is not BinaryOp:
+        return None
+    a, b = _evaluated(dim.a, each), _evaluated(dim.b, each)
+    return None if a is None or b is None else fold_integers(dim.op, a, b, dim.dtype)
 
 
 def bind_dims(value: Any, sizes: Mapping[Expr, int] | Mapping[Expr, Dim]) -> Any:

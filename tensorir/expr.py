@@ -396,4 +396,4 @@ def zero_bits(dtype: DataType) -> Expr:
 
 def address_of(target: Buffer, *indices: ExprLike) -> Call:
     """The address of an element, as an argument for a PrimFunc's buffer."""
-    return Call("address_of", (BufferLoad(target, tuple(as_expr(index) for index in indices)),), HANDLE)
+    return Call("address_of", (BufferLoad(target, as_indices(indices)),), HANDLE)

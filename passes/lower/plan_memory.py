@@ -124,6 +124,7 @@ class Life:
     """The live range of a value: the instructions during which it has its place in the arena.
 
     Attributes:
+        size: the bytes of memory, with the padding of rows.
         first: the instruction at whose beginning the place is allocated.
         last: the instruction after which it is free.
         handed_over: the result of ``last`` takes the place over.
@@ -131,6 +132,7 @@ class Life:
     """
 
     value: Value
+    size: Dim
     first: Instruction
     last: Instruction
     handed_over: bool = False
@@ -197,10 +199,11 @@ class _Planner:
                 instruction.results[0].place = taken.place
                 self.lives[taken].handed_over = True
             for value in (*used, *carried):
-                if value.place is None:
-                    value.place = self.arena.allocate(_bytes(value))
                 if value not in self.lives:
-                    self.lives[value] = Life(value, instruction, last[value])
+                    size = _bytes(value)
+                    if value.place is None:
+                        value.place = self.arena.allocate(size)
+                    self.lives[value] = Life(value, size, instruction, last[value])
             if isinstance(instruction, KernelCall):
                 for value in instruction.workspaces:
                     self.lives[value].workspace = True
@@ -300,7 +303,7 @@ class _Emitter:
             place = life.value.place
             assert place is not None
             where = (0, place.offset) if place.slot is None else (place.slot.number + 1, 0)
-            found.append((*where, _bytes(life.value), first, last, life.workspace))
+            found.append((*where, life.size, first, last, life.workspace))
         return tuple(found)
 
     def _statement(self, instruction: Instruction) -> Stmt:
