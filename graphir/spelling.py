@@ -9,6 +9,7 @@ import math
 import re
 import weakref
 from collections.abc import Mapping
+from json.encoder import encode_basestring_ascii
 from typing import Any
 
 import numpy as np
@@ -78,7 +79,7 @@ def variable_name(name: str) -> str:
 def attribute_text(value: Any) -> str:
     """Return the text of plain data: an attribute's value."""
     if isinstance(value, str):
-        return json.dumps(str(value))
+        return encode_basestring_ascii(value)  # as json.dumps
     if value is None or isinstance(value, (bool, int)):
         return str(value)
     if isinstance(value, float):

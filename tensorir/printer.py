@@ -27,9 +27,11 @@ The text reads like Python with braces. Its rules, in full, are the grammar in `
 
 from __future__ import annotations
 
+from tilewright.tensorir.expr import Var
 from tilewright.tensorir.nesting import bounded
 from tilewright.tensorir.node import Node
 from tilewright.tensorir.printer_statements import StatementPrinter
+from tilewright.tensorir.spelling import quote_name
 
 
 def to_text(node: Node) -> str:
@@ -38,6 +40,8 @@ def to_text(node: Node) -> str:
     Raises:
         NestingError, BudgetError: the program is nested too deeply, or too large.
     """
+    if type(node) is Var:  # the usual case, a dimension in the text of a type
+        return quote_name(node.name)
     printer = StatementPrinter()
     with bounded("printing", node):
         printer.root(node)
