@@ -19,7 +19,7 @@ from typing import Any
 
 from tilewright.tensorir.dtype import DataType, as_dtype
 from tilewright.tensorir.errors import ArgumentTypeError, ArgumentValueError
-from tilewright.tensorir.expr import Buffer, BufferLoad, Expr, ExprLike, FloatImm, IntImm, Var, as_expr
+from tilewright.tensorir.expr import Buffer, BufferLoad, Expr, ExprLike, IntImm, Var, as_expr
 from tilewright.tensorir.functor import LOADS, free_vars, leaves, substitute, walk_statements, walk_to
 from tilewright.tensorir.keys import NUM_OUTPUTS
 from tilewright.tensorir.node import Node
@@ -269,7 +269,9 @@ class _Variables:
     def use(self, *exprs: Expr) -> None:
         """Note the variables of expressions."""
         for expr in exprs:
-            if not isinstance(expr, (IntImm, FloatImm)):
+            if type(expr) is Var:
+                self.used.add(expr)
+            elif type(expr) is not IntImm:
                 self.used.update(free_vars(expr))
 
 
@@ -277,28 +279,30 @@ def _nest(tensor: Tensor, buffers: Mapping[Buffer, Buffer], block_name: str, var
     """The loop nest and block that compute ``tensor``."""
     body = tensor.body
     assert isinstance(body, (Expr, Reduction))
-    reduced = body.axes if isinstance(body, Reduction) else ()
-    spatial = [(axis, _ZERO, extent, "spatial") for axis, extent in zip(tensor.axes, tensor.shape, strict=True)]
-    reduction = [(axis, *range_of(axis), "reduction") for axis in reduced]
     loops: list[tuple[Var, Expr, Expr]] = []
     iters: list[IterVar] = []
     renamed: dict[Var, Expr] = {}
     defined = variables.defined
-    for axis, begin, extent, kind in (*spatial, *reduction):
+    for axis, extent in zip(tensor.axes, tensor.shape, strict=True):
+        if type(extent) is not IntImm:
+            variables.use(extent)
+        loop = Var(axis.name[1:])
+        loops.append((loop, _ZERO, extent))
+        iters.append(IterVar(axis, _ZERO, extent, "spatial", loop))
+    for axis in body.axes if isinstance(body, Reduction) else ():
+        begin, extent = range_of(axis)
+        variables.use(begin, extent)
         loop, var = Var(axis.name[1:]), axis
         if axis in defined:  # a reduction axis of two tensors
             var = renamed[axis] = Var(axis.name)
-        defined.add(loop)
-        defined.add(var)
-        if type(begin) is not IntImm or type(extent) is not IntImm:
-            variables.use(begin, extent)
         loops.append((loop, begin, extent))
-        iters.append(IterVar(var, begin, extent, kind, loop))
+        iters.append(IterVar(var, begin, extent, "reduction", loop))
+    defined.update([loop for loop, _, _ in loops], [item.var for item in iters])
     if isinstance(body, Reduction):
         variables.use(*body.identities)
     if tensor.needed is not None:
         variables.use(tensor.needed)
-    stmt: Stmt = _block(tensor, buffers, block_name, iters, renamed, variables.used)
+    stmt: Stmt = _block(tensor, buffers, block_name, iters, renamed, variables)
     for loop, begin, extent in reversed(loops):
         stmt = For(loop, begin, extent, "serial", stmt)
     return stmt
@@ -310,7 +314,7 @@ def _block(
     name: str,
     iters: list[IterVar],
     renamed: Mapping[Var, Expr],
-    used: set[Var],
+    variables: _Variables,
 ) -> Block:
     body = tensor.body
     place, result = tensor.axes, buffers.get(tensor.buffer, tensor.buffer)
@@ -333,7 +337,7 @@ def _block(
         update = BufferStore(result, body, place)
     # The step of a reduction of several values may read them in another order.
     loads = tensor.loads if len(targets) == 1 else None
-    if renamed or builtins.any(read.buffer in buffers for read in tensor.inputs):
+    if renamed or builtins.any([read.buffer in buffers for read in tensor.inputs]):
         update, loads = substitute(update, renamed, buffers), None
         init = None if init is None else substitute(init, renamed, buffers)
     point = tuple([Range(index, _ONE) for index in place])
@@ -347,7 +351,9 @@ def _block(
             if ranges is None:
                 ranges = points[addresses] = tuple([Range(index, _ONE) for index in load.indices])
             reads[key] = BufferRegion(load.buffer, ranges)
-    used.update([leaf for leaf in leaves(update) if type(leaf) is Var])
+    for leaf in leaves(update) - variables.defined:
+        if type(leaf) is Var:
+            variables.used.add(leaf)
     writes = tuple([BufferRegion(target, point) for target in targets])
     needed = None if tensor.needed is None else substitute(tensor.needed, renamed)
     notes = dict(tensor.annotations)
@@ -446,6 +452,9 @@ def _topological(outputs: Sequence[Tensor]) -> list[Tensor]:
         if ready:
             done[tensor] = None
             continue
+        if not tensor.inputs:
+            done[tensor] = None
+            continue
         stack.append((tensor, True))
-        stack.extend((read, False) for read in reversed(tensor.inputs) if read not in done)
+        stack.extend([(read, False) for read in reversed(tensor.inputs) if read not in done])
     return list(done)

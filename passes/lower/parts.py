@@ -36,10 +36,11 @@ def find_parts(root: Expr) -> dict[Expr, Excess]:
     their excess."""
     found: dict[Expr, Excess] = {}
     for node in reversed(post_order(root)):  # a whole is visited before its parts
+        if type(node) is not Call or type(node.op) is not Function:
+            continue
         if padding := row_padding(node):
             found[node] = (*[0] * (node.tensor_type.ndim - 1), padding)
         for number in in_place(node):
-            assert isinstance(node, Call)
             part = node.args[number]
             more = excess(part.shape, node.shape, found.get(node, ()))
             if not all(isinstance(amount, int) for amount in more):

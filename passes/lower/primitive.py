@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.graphir.dims import as_dim, format_shape, shape_equal
+from tilewright.graphir.dims import Dim, as_dim, format_shape, shape_equal
 from tilewright.graphir.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, Var
 from tilewright.graphir.keys import KIND, SIZES
 from tilewright.graphir.op import Operator
@@ -21,8 +21,8 @@ from tilewright.graphir.visitor import post_order, rewrite
 from tilewright.tensorir import tensor as te
 from tilewright.tensorir.errors import TypeInferenceError, UnsupportedOperatorError
 from tilewright.tensorir.expr import Expr as ScalarExpr
+from tilewright.tensorir.expr import IntImm, const
 from tilewright.tensorir.expr import Var as ScalarVar
-from tilewright.tensorir.expr import const
 from tilewright.tensorir.keys import NUM_INPUTS, SIZES_FROM
 from tilewright.tensorir.sources import TRACING
 from tilewright.tensorir.stmt import PrimFunc
@@ -185,9 +185,19 @@ def _check_result(op: Operator, result: Value, expected: Sequence[TensorType]) -
             f"{op.name}: compute: expected as many tensors as infer_type says, {len(expected)}, found {len(found)}"
         )
     for tensor, wanted in zip(found, expected, strict=True):
-        if tensor.dtype is not wanted.dtype or not shape_equal(map(as_dim, tensor.shape), wanted.shape):
+        if tensor.dtype is not wanted.dtype or not _has_shape(tensor, wanted.shape):
             made = f"Tensor[{format_shape(map(as_dim, tensor.shape))}, {tensor.dtype!s}]"
             raise TypeInferenceError(f"{op.name}: compute: expected {wanted} as infer_type says, found {made}")
+
+
+def _has_shape(tensor: Tensor, shape: Sequence[Dim]) -> bool:
+    if len(tensor.shape) != len(shape):
+        return False
+    for extent, dim in zip(tensor.shape, shape, strict=True):
+        # Most are as they were in the type from which the tensor was made.
+        if extent is not dim and not (type(extent) is IntImm and extent.value == dim):
+            return shape_equal(map(as_dim, tensor.shape), shape)
+    return True
 
 
 def _placeholder(name: str, found: Type | None, inputs: list[Tensor]) -> Value:

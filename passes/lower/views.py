@@ -43,7 +43,7 @@ def find_views(function: Function, is_model: bool, strided: Container[Expr], ctx
     order = post_order(function, children_of=children_outside_groups)
     views = _Views(function, is_model, strided, order)
     for node in order:
-        if isinstance(node, Call) and _is_reshape(node):
+        if type(node) is Call and len(node.args) == 1 and _is_reshape(node):
             reason = views.obstacle(node)
             if reason is None:
                 views.owners[node] = views.owner(node.args[0])
@@ -68,8 +68,7 @@ class _Views:
         self.parts: set[Expr] = set()
         self.wholes: set[Expr] = set()
         for node in order:
-            if numbers := in_place(node):
-                assert isinstance(node, Call)
+            if type(node) is Call and (numbers := in_place(node)):
                 self.parts.update(node.args[number] for number in numbers)
                 self.wholes.add(node)
 
