@@ -23,6 +23,10 @@ Match = dict[str, Any]
 class Pattern:
     """Base of patterns."""
 
+    def may_match(self, what: Operator | type) -> bool:
+        """Return whether an expression may match that is a call of an operator, or of another class."""
+        return True
+
     def match(self, node: Expr, found: Match) -> bool:
         """Check whether ``node`` matches under the bindings in ``found``, and add new bindings to it."""
         raise NotImplementedError
@@ -62,6 +66,15 @@ def as_constant(node: Expr) -> Constant | None:
     return None
 
 
+def _may_be_constant(what: Operator | type) -> bool:
+    """Return whether :func:`as_constant` may find a constant in a call of an operator, or in a node of a class."""
+    if not isinstance(what, Operator):
+        return what is Constant
+    return what.required == 0 or (
+        what.required == 1 and (what.ignores_elements or what.keeps_order or what.moves_elements)
+    )
+
+
 def all_true(values: Any) -> bool:
     """Return ``np.all(values)``, without NumPy's Python code around it."""
     return bool(np.logical_and.reduce(values, axis=None))
@@ -74,6 +87,9 @@ class Splat(Pattern):
     def __init__(self, holds: Callable[[np.ndarray[Any, Any]], Any], name: str | None = None) -> None:
         self.holds = holds
         self.name = name
+
+    def may_match(self, what: Operator | type) -> bool:
+        return _may_be_constant(what)
 
     def match(self, node: Expr, found: Match) -> bool:
         constant = as_constant(node)
@@ -90,6 +106,9 @@ class AnyConstant(Pattern):
 
     def __init__(self, name: str) -> None:
         self.name = name
+
+    def may_match(self, what: Operator | type) -> bool:
+        return _may_be_constant(what)
 
     def match(self, node: Expr, found: Match) -> bool:
         constant = as_constant(node)
@@ -120,8 +139,8 @@ class Op(Pattern):
         self.call = call
         #: Answers of :meth:`takes`.
         self._taken: dict[object, bool] = {}
-        # What matches anything comes last: most arguments that do not match are found at once.
-        self._order = sorted(enumerate(args), key=lambda numbered: isinstance(numbered[1], Bind))
+        # Calls first, what matches anything last: most arguments that do not match are found at once.
+        self._order = sorted(enumerate(args), key=lambda each: (isinstance(each[1], Bind), not isinstance(each[1], Op)))
 
     def takes(self, op: Operator) -> bool:
         """Return whether calls of ``op`` may match."""
@@ -133,6 +152,9 @@ class Op(Pattern):
     def is_named(self, op: Operator) -> bool:
         """Return whether ``op`` has the name or the trait; unlike :meth:`takes`, this keeps no answer."""
         return self.which == op.name if isinstance(self.which, str) else bool(self.which(op))
+
+    def may_match(self, what: Operator | type) -> bool:
+        return isinstance(what, Operator) and self.takes(what)
 
     def match(self, node: Expr, found: Match) -> bool:
         if type(node) is not Call:
@@ -176,12 +198,22 @@ class Rule:
         return made if made is not None and made is not node and made.type == node.type else None
 
 
+def _may_match(pattern: Pattern, what: Operator | type) -> bool:
+    return pattern.may_match(what)
+
+
+#: So many arguments of a call tell which rules may match it.
+_MOST_TOLD = 2
+
+
 class Rules:
     """Rules in order, looked up by the operator of an expression."""
 
     def __init__(self, rules: Iterable[Rule]) -> None:
         self.rules = tuple(rules)
         self._of_operator: dict[Operator, list[Rule]] = {}
+        #: By an operator and what its first arguments are, the rules that may match.
+        self._of_call: dict[tuple[Operator | type, ...], list[Rule]] = {}
         #: The places of rules for operators of a name, and of those for operators with a trait.
         self._named: dict[str, list[int]] = {}
         self._with_trait: dict[Callable[[Operator], bool], list[int]] = {}
@@ -204,6 +236,22 @@ class Rules:
             found = self._of_operator[op] = [self.rules[place] for place in sorted(places)]
         return found
 
+    def _rules_for_call(self, node: Call, op: Operator) -> list[Rule]:
+        """Return the rules that may match a call of ``op``, as far as its first arguments tell."""
+        key: tuple[Operator | type, ...] = (
+            op,
+            *[
+                arg.op if type(arg) is Call and isinstance(arg.op, Operator) else type(arg)
+                for arg in node.args[:_MOST_TOLD]
+            ],
+        )
+        found = self._of_call.get(key)
+        if found is None:
+            found = self._of_call[key] = [
+                rule for rule in self.rules_for(op) if all(map(_may_match, rule.pattern.args, key[1:]))
+            ]
+        return found
+
     def apply(self, node: Expr) -> Expr:
         """Apply rules at the root of ``node`` until none applies. Each rule must make an expression simpler.
 
@@ -212,8 +260,7 @@ class Rules:
         while type(node) is Call and isinstance(node.op, Operator):
             if getattr(node, "_unchanged_by", None) is self:
                 break
-            rules = self._of_operator.get(node.op)
-            for rule in self.rules_for(node.op) if rules is None else rules:
+            for rule in self._rules_for_call(node, node.op):
                 made = rule.apply(node)
                 if made is not None:
                     node = made

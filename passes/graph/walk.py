@@ -70,7 +70,25 @@ def _rewrite(
     settled_nodes = 0  # those of so many in `order` included
     inlined: set[Expr] = set()  # variables; the value of one may be a variable, too
     changed = bool(done)  # until something is, there are no operands to replace
-    for number, node in enumerate(order):
+    rest = enumerate(order)
+    if not changed and not lets:  # most passes change few functions
+        for number, node in rest:
+            if type(node) is Var:
+                continue
+            made = transform(node)
+            if made is not node:
+                same = order[:number]
+                done.update(zip(same, same, strict=True))
+                done[node] = made
+                changed = True
+                if node.span is not None:
+                    settled.update(same)
+                    settled_nodes = number
+                    place(made, node.span, settled)
+                break
+        else:
+            return root
+    for number, node in rest:
         kind = type(node)
         if kind is Var:
             done[node] = node
