@@ -266,12 +266,13 @@ def bind_dims(value: Any, sizes: Mapping[Expr, int] | Mapping[Expr, Dim]) -> Any
 def has_symbols(value: Any) -> bool:
     """Return whether a dimension, a tuple of them, or a field of a record of attributes contains a symbolic
     variable."""
+    if isinstance(value, (int, str, float)):
+        return False
     if isinstance(value, Expr):
         return not isinstance(value, IntImm)
     if isinstance(value, tuple):
         return any(map(has_symbols, value))
-    fields = getattr(value, "__dataclass_fields__", None)
-    return fields is not None and any(has_symbols(getattr(value, name)) for name in fields)
+    return any(map(has_symbols, [getattr(value, name) for name in getattr(value, "__dataclass_fields__", ())]))
 
 
 def symbols_of(dims: Iterable[Dim]) -> list[Var]:

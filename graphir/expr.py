@@ -403,8 +403,7 @@ def make_call(op: Operator, args: Sequence[Any], attrs: Mapping[str, Any]) -> Ex
             free = [name for name in op.attr_names if name not in attrs]
             attrs.update(zip(free, given[op.required + 1 :], strict=False))
             given[op.required :] = parts
-    names = [name.rstrip("?") for name in op.arguments if not name.startswith("*")]
-    for position, name in enumerate(names):
+    for position, name in enumerate(op.argument_names if attrs else ()):
         if name in attrs and name not in op.attr_names:
             if position != len(given):
                 problem = "is given twice" if position < len(given) else "leaves out an argument before it"
@@ -422,15 +421,16 @@ def make_call(op: Operator, args: Sequence[Any], attrs: Mapping[str, Any]) -> Ex
         for name, value in zip(free, given[len(op.arguments) :], strict=False):
             attrs[name] = value
         del given[len(op.arguments) :]
-    like = _element_type(op, given)
-    try:
-        exprs = [as_expr(arg, like) for arg in given]
-    except TypeInferenceError as error:
-        raise TypeInferenceError(f"{op.name}: {error}") from None
-    if len(exprs) < op.required:
-        missing = ", ".join(op.arguments[len(exprs) : op.required])
+    if [arg for arg in given if not isinstance(arg, Expr)]:
+        like = _element_type(op, given)
+        try:
+            given = [as_expr(arg, like) for arg in given]
+        except TypeInferenceError as error:
+            raise TypeInferenceError(f"{op.name}: {error}") from None
+    if len(given) < op.required:
+        missing = ", ".join(op.arguments[len(given) : op.required])
         raise TypeInferenceError(f"{op.name}: missing argument {missing}")
-    return Call(op, exprs, op.make_attrs(attrs))
+    return Call(op, given, op.make_attrs(attrs))
 
 
 set_call_maker(make_call)

@@ -47,6 +47,16 @@ class Layout:
             found[axis] *= size or 1
         return found
 
+    @functools.cached_property
+    def _outer(self) -> tuple[tuple[str, int, int], ...]:
+        """Each axis with the position of its outer dimension and the number of elements in one step of that."""
+        return tuple([(axis, self.position(axis), block) for axis, block in self._blocks.items()])
+
+    @functools.cached_property
+    def _inner(self) -> tuple[tuple[int, int], ...]:
+        """The positions of the dimensions that are inner blocks, with their sizes."""
+        return tuple([(place, size) for place, (_, size) in enumerate(self.axes) if size])
+
     def block(self, axis: str) -> int:
         """Return the number of elements of ``axis`` in one step of its outer dimension (1 if it is not blocked)."""
         return self._blocks.get(axis, 1)
@@ -57,8 +67,7 @@ class Layout:
 
     def extents(self, shape: Sequence[Dim]) -> dict[str, Dim]:
         """Return the extent of each axis of a tensor of shape ``shape``, padding included."""
-        position = self.axes.index
-        return {axis: simplify(shape[position((axis, 0))] * block) for axis, block in self._blocks.items()}
+        return {axis: shape[at] if block == 1 else simplify(shape[at] * block) for axis, at, block in self._outer}
 
     def shape(self, extents: Mapping[str, Dim]) -> tuple[Dim, ...]:
         """Return the shape of a tensor whose axes have those extents, rounded up to whole blocks."""
@@ -111,9 +120,13 @@ class Layout:
     def matches(self, shape: Sequence[Dim]) -> bool:
         """Return whether a tensor of that shape can have this layout: as many dimensions, and blocks of the right
         size."""
-        return len(shape) == self.ndim and all(
-            not size or (isinstance(dim, int) and dim == size) for (_, size), dim in zip(self.axes, shape, strict=True)
-        )
+        if len(shape) != len(self.axes):
+            return False
+        for place, size in self._inner:
+            dim = shape[place]
+            if not (isinstance(dim, int) and dim == size):
+                return False
+        return True
 
     def __str__(self) -> str:
         return self.name

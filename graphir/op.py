@@ -73,6 +73,8 @@ class Operator(Traits):
         fields = dataclasses.fields(self.Attrs)
         self.attr_names: tuple[str, ...] = tuple(field.name for field in fields)
         self.required = sum(not argument.endswith(("?", "*")) for argument in self.arguments)
+        #: The names of the arguments, but that of any number more.
+        self.argument_names = tuple([name.rstrip("?") for name in self.arguments if not name.startswith("*")])
         self.variadic = bool(self.arguments) and self.arguments[-1].startswith("*")
         if self.variadic:
             self.required = len(self.arguments) - 1

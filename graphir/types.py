@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -43,15 +44,16 @@ class TensorType(Type):
     def __init__(self, shape: Iterable[Any] = (), dtype: Any = "float32") -> None:
         if type(shape) is not tuple and (isinstance(shape, str) or not isinstance(shape, Iterable)):
             raise ArgumentTypeError(f"a shape is a sequence of dimensions, found {shape!r}")
-        dims: list[Dim] = []
+        dims: tuple[Dim, ...] = tuple(shape)
         size = 1
-        for dim in shape:
-            if type(dim) is not int or dim < 0:
-                dim = as_dim(dim)
-            dims.append(dim)
-            if type(dim) is int:
+        for dim in dims:
+            if type(dim) is int and dim >= 0:
                 size *= dim or 1
-        self.shape = tuple(dims)
+            else:
+                dims = tuple([as_dim(dim) for dim in dims])
+                size = math.prod([dim or 1 for dim in dims if type(dim) is int])
+                break
+        self.shape = dims
         self.dtype = dtype = dtype if type(dtype) is DataType else as_dtype(dtype)
         if dtype not in _ELEMENT_TYPES:
             raise ArgumentTypeError(f"a tensor's element type is one of {', '.join(TENSOR_DTYPES)}, not {dtype!s}")

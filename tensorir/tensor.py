@@ -337,7 +337,7 @@ def _block(
         update = BufferStore(result, body, place)
     # The step of a reduction of several values may read them in another order.
     loads = tensor.loads if len(targets) == 1 else None
-    if renamed or builtins.any([read.buffer in buffers for read in tensor.inputs]):
+    if renamed or not buffers.keys().isdisjoint([read.buffer for read in tensor.inputs]):
         update, loads = substitute(update, renamed, buffers), None
         init = None if init is None else substitute(init, renamed, buffers)
     point = tuple([Range(index, _ONE) for index in place])

@@ -106,7 +106,7 @@ def check_dtype(op: Operator, number: int, found: TensorType, allowed: Sequence[
     Raises:
         TypeInferenceError: it is not among ``allowed``.
     """
-    if str(found.dtype) not in allowed:
+    if found.dtype not in allowed:
         raise op.error(number, f"an element type among {', '.join(allowed)}", found)
 
 

@@ -34,6 +34,8 @@ class ReshapeAttrs:
 
 
 def _is_inferred(dim: Any) -> bool:
+    if type(dim) is int:
+        return dim == -1
     if isinstance(dim, IntImm):
         dim = dim.value
     return isinstance(dim, (int, np.integer)) and int(dim) == -1
