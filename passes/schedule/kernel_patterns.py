@@ -78,11 +78,14 @@ class Pattern:
     constants: tuple[IntImm | FloatImm, ...]
 
 
+def parameters_of(func: PrimFunc) -> tuple[Hashable, ...]:
+    """Return the types of the parameters, which are equal for functions of one pattern."""
+    return tuple([(each.dtype, len(each.shape) if isinstance(each, Buffer) else None) for each in func.params])
+
+
 def outline_of(func: PrimFunc) -> tuple[Hashable, ...]:
-    """Return a cheap summary that is equal for functions of one pattern: kinds of statements, types of parameters."""
-    params = tuple([(each.dtype, each.ndim if isinstance(each, Buffer) else None) for each in func.params])
-    kinds = tuple([node.kind if isinstance(node, For) else type(node) for node in walk_statements(func.body)])
-    return params, kinds
+    """Return a cheap summary of the body that is equal for functions of one pattern: the kinds of its statements."""
+    return tuple([node.kind if isinstance(node, For) else type(node) for node in walk_statements(func.body)])
 
 
 def pattern_of(func: PrimFunc) -> Pattern:

@@ -28,6 +28,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
+from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 
 import numpy as np
@@ -44,7 +45,7 @@ from tilewright.passes.lower.primitive import flat_types
 from tilewright.passes.operands import LEAST_OPERAND, known_bytes
 from tilewright.passes.properties import BLOCKS, SCHEDULED
 from tilewright.passes.registry import register_pass
-from tilewright.passes.schedule.kernel_patterns import outline_of, pattern_of, with_constants
+from tilewright.passes.schedule.kernel_patterns import outline_of, parameters_of, pattern_of, with_constants
 from tilewright.tensorir import expr as tir
 from tilewright.tensorir.dtype import INT64, DataType
 from tilewright.tensorir.keys import NUM_INPUTS, OPERATORS, SIZES_FROM, SMALL_BUFFERS
@@ -67,13 +68,19 @@ class MergeKernels(ModulePass):
     def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
         """Return ``mod`` with kernels merged."""
         calls = _calls(mod)
+        kernels = [
+            (key, func, parameters_of(func))
+            for key, func in mod.functions.items()
+            if isinstance(func, PrimFunc) and key.name in calls and OPERATORS in func.attrs
+        ]
+        frequent = Counter([params for *_, params in kernels])
         alike: dict[tuple[Hashable, ...], list[tuple[GlobalVar, PrimFunc]]] = {}
-        for key, func in mod.functions.items():
-            if isinstance(func, PrimFunc) and key.name in calls and OPERATORS in func.attrs:
-                alike.setdefault(outline_of(func), []).append((key, func))
+        for key, func, params in kernels:
+            if frequent[params] > 1:
+                alike.setdefault((params, outline_of(func)), []).append((key, func))
         merged: dict[str, _Merged] = {}
-        for kernels in alike.values():
-            for members in _groups(kernels):
+        for similar in alike.values():
+            for members in _groups(similar):
                 made = _merge([_Member(*member, _sizes(calls[member[0].name])) for member in members])
                 merged |= {member.key.name: made for member in made.members}
         if not merged:
