@@ -137,11 +137,13 @@ def infer_call_type(op: Operator, args: Sequence[Expr], attrs: Any, span: str | 
     Raises:
         TypeInferenceError: the arguments do not fit.
     """
-    types = [arg.type for arg in args]
-    if None in types:
-        return None
+    types: list[Type] = []
+    for arg in args:
+        if arg.type is None:
+            return None
+        types.append(arg.type)
     try:
-        op.check_arguments(types)  # type: ignore[arg-type]
+        op.check_arguments(types)
         found: Any = op.infer_type(types, attrs)
         if not isinstance(found, Type):
             hint = " (does it lack a return statement?)" if found is None else ""

@@ -76,6 +76,8 @@ class PostDominators:
     def between(self, start: int, end: int, limit: int) -> list[int] | None:
         """Return the places on the paths from ``start`` to its post-dominator ``end``, without both ends; None if there
         are more than ``limit``."""
+        if self.users[start] == [end]:  # most values have one user
+            return []
         found: set[int] = set()
         stack = [start]
         while stack:

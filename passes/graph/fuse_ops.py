@@ -222,7 +222,7 @@ class _Fusion:
 
     def union(self, members: list[int]) -> str | None:
         """Merge ``members`` into one group; return the reason if that is impossible, else None."""
-        groups = list(dict.fromkeys(self.find(member) for member in members))
+        groups = list(dict.fromkeys([self.find(member) for member in members]))
         anchors = [self.anchor[group] for group in groups if self.anchor[group] is not None]
         if len(anchors) > 1:
             return "both contain a reduction or contraction, and a group holds only one"
@@ -233,17 +233,20 @@ class _Fusion:
         end = self.find(members[-1])
         apart = end if _REDUCTION <= self.rank[members[-1]] < _OPAQUE and len(groups) > 1 else None
         joined = [group for group in groups if group != apart]
-        reorders, contiguous = (any(flags[group] for group in joined) for flags in (self.reorders, self.contiguous))
+        reorders, contiguous = False, False
+        for group in joined:
+            reorders = reorders or self.reorders[group]
+            contiguous = contiguous or self.contiguous[group]
         if reorders and (contiguous or (apart is not None and self.contiguous[apart])):
             return "one reorders elements that the other reads contiguously: vector loads would become gathers"
         if apart is not None:
             reorders, contiguous = self.reorders[apart], self.contiguous[apart]
-        size = sum(self.size[group] for group in groups)
+        size = sum([self.size[group] for group in groups])
         if size > self.max_depth:
             return f"the group would hold {size} operators, more than max_depth = {self.max_depth}"
-        root = max(groups, key=lambda group: self.size[group])
-        mixed = any(self.mixed[group] for group in groups)
-        mixed = mixed or any(not self.same_shape(members[0], member) for member in members)
+        root = max(groups, key=self.size.__getitem__)
+        mixed = any(map(self.mixed.__getitem__, groups))
+        mixed = mixed or any(not self.same_shape(members[0], member) for member in members[1:])
         for group in groups:
             self.parent[group] = root
         self.size[root] = size

@@ -94,7 +94,9 @@ class _Kernels:
     def lower(self, function: Function, is_model: bool) -> Function:
         self._parts = find_parts(function)
         self._views = find_views(function, is_model, self._parts, self._ctx)
-        groups: dict[Expr, Expr] = {node: node for node in post_order(function) if is_primitive(node)}
+        groups: dict[Expr, Expr] = {
+            node: node for node in post_order(function) if type(node) is Function and is_primitive(node)
+        }
         return function.with_body(rewrite(function.body, self._replace, groups))
 
     def _replace(self, old: Expr, new: Expr) -> Expr:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.graphir.dims import Dim, as_dim, format_shape, shape_equal
+from tilewright.graphir.dims import as_dim, format_shape, shape_equal
 from tilewright.graphir.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, Var
 from tilewright.graphir.keys import KIND, SIZES
 from tilewright.graphir.op import Operator
@@ -162,8 +162,10 @@ def _lower_node(node: Expr, values: dict[Expr, Value]) -> Value:
             raise TypeInferenceError(f"{node.op.name}: the type of a call is not known; run the pass InferType first")
         assert node.op.compute is not None
         result: Any = node.op.compute([values[arg] for arg in node.args], node.attrs, node.type)
-        result = list(result) if isinstance(result, (list, tuple)) else result
-        _check_result(node.op, result, flat_types(node.type))
+        if isinstance(result, tuple):
+            result = list(result)
+        if not (isinstance(result, Tensor) and isinstance(node.type, TensorType) and _fits(result, node.type)):
+            _check_result(node.op, result, flat_types(node.type))
         return result  # type: ignore[no-any-return]  # it was checked
     found = f"variable {node.name}" if isinstance(node, Var) else type(node).__name__
     raise TypeInferenceError(f"a fused group holds calls of operators only, found {found}")
@@ -185,18 +187,19 @@ def _check_result(op: Operator, result: Value, expected: Sequence[TensorType]) -
             f"{op.name}: compute: expected as many tensors as infer_type says, {len(expected)}, found {len(found)}"
         )
     for tensor, wanted in zip(found, expected, strict=True):
-        if tensor.dtype is not wanted.dtype or not _has_shape(tensor, wanted.shape):
+        if not _fits(tensor, wanted):
             made = f"Tensor[{format_shape(map(as_dim, tensor.shape))}, {tensor.dtype!s}]"
             raise TypeInferenceError(f"{op.name}: compute: expected {wanted} as infer_type says, found {made}")
 
 
-def _has_shape(tensor: Tensor, shape: Sequence[Dim]) -> bool:
-    if len(tensor.shape) != len(shape):
+def _fits(tensor: Tensor, wanted: TensorType) -> bool:
+    """Return whether a tensor has the wanted type."""
+    if tensor.dtype is not wanted.dtype or len(tensor.shape) != len(wanted.shape):
         return False
-    for extent, dim in zip(tensor.shape, shape, strict=True):
+    for extent, dim in zip(tensor.shape, wanted.shape, strict=True):
         # Most are as they were in the type from which the tensor was made.
         if extent is not dim and not (type(extent) is IntImm and extent.value == dim):
-            return shape_equal(map(as_dim, tensor.shape), shape)
+            return shape_equal(map(as_dim, tensor.shape), wanted.shape)
     return True
 
 
