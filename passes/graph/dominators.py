@@ -32,7 +32,8 @@ class PostDominators:
         self.index: dict[Expr, int] = {node: number for number, node in enumerate(order)}
         self.users: list[list[int]] = [[] for _ in order]
         for number, node in enumerate(order):
-            for child in dict.fromkeys(children_of(node)):
+            parts = children_of(node)
+            for child in dict.fromkeys(parts) if parts else ():
                 self.users[self.index[child]].append(number)
         exit_ = len(order)  # stands behind the result
         self._parent: list[int] = [exit_] * (exit_ + 1)
@@ -41,8 +42,9 @@ class PostDominators:
         for number in reversed(range(len(order))):
             users = self.users[number]
             found = users[-1] if users else exit_
-            for user in users[:-1]:
-                found = self._common(found, user)
+            if len(users) > 1:
+                for user in users[:-1]:
+                    found = self._common(found, user)
             self._insert(number, found)
 
     def _insert(self, number: int, parent: int) -> None:

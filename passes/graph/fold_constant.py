@@ -81,7 +81,8 @@ class FoldConstant(FunctionPass):
                 return node.then_branch if bool(node.condition.data) else node.else_branch
             return node
 
-        folded = rewrite_body(func, fold, lambda value: type(value) is Constant)
+        with np.errstate(all="ignore"):  # an overflow would happen when the model runs, too
+            folded = rewrite_body(func, fold, lambda value: type(value) is Constant)
         if budget.computed:
             ctx.remark(f"calls evaluated at build time: {budget.computed}", "applied")
         return folded
@@ -131,7 +132,12 @@ def _fold_call(node: Call, budget: _Budget, ctx: PassContext) -> Expr:
             return splat
     if op.total_reference and isinstance(node.type, TensorType) and size >= _LATER_BYTES:
         attrs, what = node.attrs, summary(node)  # not the node, which would keep the arguments alive
-        return Constant.later(node.type, lambda values: _computed(op, values, attrs, what), args, node.span)
+
+        def compute(values: Sequence[np.ndarray[Any, Any]]) -> Any:
+            with np.errstate(all="ignore"):
+                return _computed(op, values, attrs, what)
+
+        return Constant.later(node.type, compute, args, node.span)
     result = _computed(op, [arg.data for arg in args], node.attrs, node)
     if isinstance(node.type, TupleType):
         return Tuple([Constant(np.ascontiguousarray(part), node.span) for part in result], node.span)
@@ -150,16 +156,14 @@ def _splat(op: Operator, args: Sequence[Constant], node: Call) -> Constant | Non
         if element is None:
             return None
         elements.append(element)
-    with np.errstate(all="ignore"):
-        value = op.uniform_value(elements, node.attrs)
+    value = op.uniform_value(elements, node.attrs)
     return None if value is None else Constant(np.broadcast_to(value, node.type.shape), node.span)  # type: ignore[arg-type]
 
 
 def _computed(op: Operator, args: Sequence[np.ndarray[Any, Any]], attrs: Any, what: Call | str) -> Any:
     """Compute a call on the values of its arguments. ``what`` is the call, or a summary of it, for errors."""
     try:
-        with np.errstate(all="ignore"):  # an overflow would happen when the model runs, too
-            return op.reference(args, attrs)
+        return op.reference(args, attrs)
     except Exception as error:
         add_note(error, f"while computing {what if isinstance(what, str) else summary(what)} at build time")
         raise

@@ -151,9 +151,14 @@ class _Placement:
         """The values that kernels of operators other than elementwise ones compute."""
         return _with_epilogues(self.order, self.tree)
 
-    def users(self, part: Expr) -> list[Expr]:
-        """Return the expressions that use ``part``."""
-        return [self.order[user] for user in self.tree.users[self.tree.index[part]]]
+    @functools.cached_property
+    def users(self) -> dict[Expr, list[Expr]]:
+        """The expressions that use each of those that have any."""
+        found: dict[Expr, list[Expr]] = {}
+        for node in self.order:
+            for child in dict.fromkeys(children_outside_groups(node)):
+                found.setdefault(child, []).append(node)
+        return found
 
     @property
     def found(self) -> bool:
@@ -242,7 +247,7 @@ class _Placement:
             return "it is a result of the function itself"
         if part in self.placed or sum(arg is part for arg in whole.args) > 1:
             return "it would have to lie in two places in memory"
-        if any(type(user) is not Call or not isinstance(user.op, Operator) for user in self.users(part)):
+        if any(type(user) is not Call or not isinstance(user.op, Operator) for user in self.users.get(part, ())):
             return "a tuple, a function call or control flow uses it as well"
         if not all(isinstance(begin, int) for begin in place):
             return "its offset depends on symbolic dimensions"
@@ -261,7 +266,7 @@ class _Placement:
     def is_written(self, part: Expr) -> bool:
         """Return whether a value is stored in memory in any case: it has several users, its own parts are placed in it,
         or it is not an elementwise formula."""
-        return part in self.wholes or part in self.computed or len(self.users(part)) > 1
+        return part in self.wholes or part in self.computed or len(self.users.get(part, ())) > 1
 
     def bytes(self, found: TensorType) -> int:
         return self.number(found.shape) * found.dtype.bytes

@@ -301,12 +301,11 @@ def _kernel_call(kernel: PrimFunc, args: list[Value], results: list[Value], numb
             f"kernel {kernel.name} takes {len(buffers) - count} buffers, but is called with {len(args)} arguments "
             f"and {len(results)} results"
         )
-    pairs = list(zip(buffers, [*args, *results], strict=False))
     known: dict[tir.Var, tir.Expr] = {}
     sources = kernel.attrs.get(SIZES_FROM, ())
     for var, source in itertools.zip_longest(kernel.variables, sources):
         if source is None:
-            known[var] = _value_of(var, kernel, pairs)
+            known[var] = _value_of(var, kernel, (*args, *results))
         elif len(source) == 1:
             known[var] = tir.as_expr(numbers[source[0]])
         else:
@@ -321,7 +320,7 @@ def _kernel_call(kernel: PrimFunc, args: list[Value], results: list[Value], numb
     )
 
 
-def _value_of(var: tir.Var, kernel: PrimFunc, pairs: Sequence[tuple[tir.Buffer, Value]]) -> tir.Expr:
+def _value_of(var: tir.Var, kernel: PrimFunc, values: Sequence[Value]) -> tir.Expr:
     """Return the size of a kernel's symbolic dimension in a call: the dimension itself if it is one of the model's,
     else the dimension of an argument with which the parameter has as many elements as the argument.
 
@@ -330,7 +329,7 @@ def _value_of(var: tir.Var, kernel: PrimFunc, pairs: Sequence[tuple[tir.Buffer, 
     """
     if var.name.isidentifier() and symbol(var.name) is var:
         return var
-    for buffer, value in pairs:
+    for buffer, value in zip(kernel.buffers, values, strict=False):
         extent = product(buffer.shape)
         if not isinstance(extent, tir.Expr) or var not in free_vars(extent):
             continue

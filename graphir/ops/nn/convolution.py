@@ -79,7 +79,10 @@ class ConvolutionAttrs:
         if type(self.groups) is not int or self.groups < 1:
             raise ArgumentValueError(f"groups: expected a positive integer, found {self.groups!r}")
         for name, plain in zip(("data_layout", "kernel_layout", "out_layout"), self.plain_layouts, strict=True):
-            layout = parse_layout(getattr(self, name))
+            given = getattr(self, name)
+            if given == plain:
+                continue
+            layout = parse_layout(given)
             blocked = {axis for axis, size in layout.axes if size}
             if sorted(layout.primal) != sorted(plain) or blocked - set("COI"):
                 raise ArgumentValueError(
