@@ -364,7 +364,7 @@ def compare(op: str, a: Any, b: Any) -> Expr:
 
 def cast(dtype: Any, value: Any) -> Expr:
     """``value`` converted to the element type ``dtype`` (lanes are kept); no node where nothing changes."""
-    source = as_expr(value)
+    source = value if isinstance(value, Expr) else as_expr(value)
     if dtype is source.dtype:
         return source
     dtype = as_dtype(dtype)
@@ -446,6 +446,10 @@ def as_expr(value: Any, dtype: Any = None) -> Expr:
 
 def match_operands(a: Any, b: Any) -> tuple[Expr, Expr]:
     """Both operands as expressions of one type: numbers take the other's type, scalars broadcast to vectors."""
+    if type(b) is int and isinstance(a, Expr) and a.dtype is INT64:  # the usual case, in indices and sizes
+        known = _INDICES.get(b)
+        if known is not None:
+            return a, known
     if isinstance(a, Expr):
         if not isinstance(b, Expr):
             b = as_expr(b, a.dtype.element)

@@ -34,11 +34,19 @@ class Reduction:
     result: int = 0
 
 
+_ZERO = as_expr(0)
+
+
 def reduce_axis(domain: ExprLike | tuple[ExprLike, ExprLike], name: str = "k") -> Var:
     """A reduction variable over ``[0, extent)``, or over ``[min, extent)`` for a pair ``(min, end)``."""
-    begin, end = domain if isinstance(domain, tuple) else (0, domain)
+    begin: Expr = _ZERO
+    if isinstance(domain, tuple):
+        begin, end = map(as_expr, domain)
+        extent = binary("sub", end, begin)
+    else:
+        extent = as_expr(domain)
     var = Var(f"v{name}")
-    notes_on(var)[reduce_axis] = (as_expr(begin), binary("sub", as_expr(end), as_expr(begin)))
+    notes_on(var)[reduce_axis] = (begin, extent)
     return var
 
 
