@@ -44,7 +44,7 @@ class TensorType(Type):
     def __init__(self, shape: Iterable[Any] = (), dtype: Any = "float32") -> None:
         if type(shape) is not tuple and (isinstance(shape, str) or not isinstance(shape, Iterable)):
             raise ArgumentTypeError(f"a shape is a sequence of dimensions, found {shape!r}")
-        dims: tuple[Dim, ...] = tuple(shape)
+        dims: tuple[Any, ...] = tuple(shape)
         size = 1
         for dim in dims:
             if type(dim) is int and dim >= 0:

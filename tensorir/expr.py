@@ -121,8 +121,7 @@ class Buffer(Node):
         if isinstance(self.alignment, bool) or not isinstance(self.alignment, int) or self.alignment < 0:
             raise ArgumentTypeError(f"buffer {self.name}: expected an alignment in bytes, found {self.alignment!r:.80}")
         _set(self, "shape", as_indices(self.shape, INT64))
-        if self.strides != ():
-            _set(self, "strides", as_indices(self.strides, INT64))
+        _set(self, "strides", as_indices(self.strides, INT64))
         if self.scope not in SCOPES:
             raise ArgumentValueError(
                 f"buffer {self.name}: unknown scope {self.scope!r}; expected one of {', '.join(SCOPES)}"

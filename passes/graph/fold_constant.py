@@ -148,7 +148,7 @@ def _fold_call(node: Call, budget: _Budget, ctx: PassContext) -> Expr:
 def _splat(op: Operator, args: Sequence[Constant], node: Call) -> Constant | None:
     """Compute a call on constants that repeat one element each, in the memory of one; None: it has several."""
     assert isinstance(node.type, TensorType)
-    if math.prod(node.type.shape) < 2:  # type: ignore[arg-type]  # static
+    if math.prod(node.type.shape) < 2:
         return None
     elements: list[np.ndarray[Any, Any]] = []
     for arg in args:

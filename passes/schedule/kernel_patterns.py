@@ -83,7 +83,7 @@ def parameters_of(func: PrimFunc) -> tuple[Hashable, ...]:
     return tuple([(each.dtype, len(each.shape) if isinstance(each, Buffer) else None) for each in func.params])
 
 
-def outline_of(func: PrimFunc) -> tuple[Hashable, ...]:
+def outline_of(func: PrimFunc) -> Hashable:
     """Return a cheap summary of the body that is equal for functions of one pattern: the kinds of its statements."""
     return tuple([node.kind if isinstance(node, For) else type(node) for node in walk_statements(func.body)])
 
