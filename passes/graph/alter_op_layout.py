@@ -99,9 +99,8 @@ class _Layouts:
 
     def keep(self, node: Expr) -> None:
         children = children_outside_groups(node)
-        new = [self.in_plain(child) for child in children]
-        same = all(a is b for a, b in zip(new, children, strict=True))
-        self.plain[node] = node if same else node.with_children(new)
+        new = tuple([self.in_plain(child) for child in children]) if children else children
+        self.plain[node] = node if new == children else node.with_children(new)  # nodes are equal to themselves alone
 
     def call(self, node: Call, op: Operator) -> None:
         tensor = next((arg for arg in node.args if isinstance(arg.type, TensorType)), None)
@@ -138,7 +137,8 @@ class _Layouts:
     def follow(self, node: Call, op: Operator) -> None:
         """Take over the layout of the arguments if the operator supports it and an operator computed them."""
         # Where the plain layout exists as well (a graph's input), nothing is gained.
-        layouts = {self.blocked[arg][:2] for arg in node.args if arg in self.blocked and arg not in self.plain}
+        blocked = [arg for arg in node.args if arg in self.blocked and arg not in self.plain]
+        layouts = {self.blocked[arg][:2] for arg in blocked} if blocked else ()
         if len(layouts) == 1:
             ((plain, layout),) = layouts
             known = [self.blocked.get(arg, ("", "", None)) for arg in node.args]

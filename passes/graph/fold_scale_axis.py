@@ -144,8 +144,8 @@ class _Scaling:
 
     def rebuilt(self, node: Expr) -> Expr:
         children = node.children
-        new = [self.done[child] for child in children]
-        return node if all(a is b for a, b in zip(new, children, strict=True)) else node.with_children(new)
+        new = tuple([self.done[child] for child in children])
+        return node if new == children else node.with_children(new)  # nodes are equal to themselves alone
 
     def accept(self, way: _Way | None, source: Expr, constant: Constant) -> Vector | None:
         """Return the vector of factors if they can take this path, else None."""

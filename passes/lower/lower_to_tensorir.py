@@ -28,6 +28,7 @@ from tilewright.graphir.module import AnyFunction, IRModule
 from tilewright.graphir.op import Operator
 from tilewright.graphir.origins import KernelOrigins, Origin, operator_origins
 from tilewright.graphir.structural import hash_text, structural_equal
+from tilewright.graphir.types import TensorType, Type
 from tilewright.graphir.visitor import post_order, rewrite
 from tilewright.passes.base import ModulePass
 from tilewright.passes.context import PassContext
@@ -164,9 +165,15 @@ class _Kernels:
         return name
 
 
-def _looks(group: Function) -> tuple[str, ...]:
-    """Return the types of a group's parameters and of its result, as texts that equal types share."""
-    return (*[hash_text(param.type) for param in group.params], hash_text(group.body.type))
+def _looks(group: Function) -> tuple[object, ...]:
+    """Return what equal types share of those of a group's parameters and of its result."""
+    return tuple([_look(value.type) for value in (*group.params, group.body)])
+
+
+def _look(found: Type | None) -> object:
+    if not isinstance(found, TensorType):
+        return hash_text(found)
+    return (found.dtype, *[dim if type(dim) is int else None for dim in found.shape])
 
 
 def _view(call: Call) -> Call:
