@@ -87,7 +87,7 @@ class Pass(abc.ABC):
         running.info, running.function = self.info, None
         logged = _LOG.isEnabledFor(logging.DEBUG)
         start = time.perf_counter() if logged else 0.0
-        if outer_info is None:  # inside of another pass the collector is paused
+        if outer_info is None:  # a pass around this one has paused the collector
             pause_collector()
         try:
             result = self._transform(mod, ctx)
@@ -166,7 +166,8 @@ class _EachFunctionPass(Pass):
         """The transformed function; ``func`` itself if there was nothing to do."""
 
     def _transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
-        kind, chosen = self.function_type, RUNNING.chosen
+        running = RUNNING
+        kind, chosen = self.function_type, running.chosen
         updates: dict[Any, Any] = {}
         given = dict(mod._functions)
         for gv, func in given.items():
@@ -174,7 +175,7 @@ class _EachFunctionPass(Pass):
                 continue
             if chosen is not None and gv.name not in chosen:
                 continue
-            RUNNING.function = gv.name
+            running.function = gv.name
             result = self.transform_function(func, mod, ctx)
             if result is func:
                 continue
@@ -184,7 +185,7 @@ class _EachFunctionPass(Pass):
                     f"found {_describe(result)}"
                 )
             updates[gv] = result
-        RUNNING.function = None
+        running.function = None
         if mod._functions != given:
             raise self._changed_module(mod, given)
         return mod.with_functions(updates) if updates else mod

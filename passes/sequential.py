@@ -69,16 +69,17 @@ class Sequential(Pass):
             provides=order.provides,
             invalidates=order.invalidates,
         )
+        self._named = _named_passes(self)
 
     def _transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
         outer = RUNNING.pipeline
-        known = {**outer, **_named_passes(self)}
+        known = {**outer, **self._named}
         _check_names(ctx, known)
         plan = _Plan(ctx, known)
         steps: list[Pass] = []
         for child in self.passes:
             if ctx.pass_enabled(child.info):
-                if child.info.required or child._is_pipeline:
+                if child._is_pipeline or child.info.required:
                     steps += plan.steps(child)
                 else:
                     steps.append(child)
@@ -100,12 +101,7 @@ def _checked_order(pipeline: str, children: Sequence[Pass], given: Collection[st
     Raises:
         PassError: one of them requires a property that is missing.
     """
-    steps: list[PassInfo] = []
-    for child in children:
-        if child.info.required:
-            steps += _steps(child.info, children)
-        else:
-            steps.append(child.info)
+    steps = [info for child in children for info in _steps(child.info, children)]
     order = check_order(steps, given)
     if isinstance(order, Order):
         return order
@@ -196,13 +192,13 @@ def _cycle_text(waiting: tuple[Pass, ...], required: Pass) -> str:
 
 
 def _named_passes(pipeline: Sequential) -> dict[str, Pass]:
-    """Return the pipeline and all passes in it by name. Of two with the same name, a pass takes precedence over the
+    """Return the pipeline and all passes in it by name. Of those with the same name, a pass takes precedence over the
     pipeline that contains it, and an earlier pass over a later one."""
     named: dict[str, Pass] = {pipeline.info.name: pipeline}
     for child in reversed(pipeline.passes):
         if child._is_pipeline:
             assert isinstance(child, Sequential)
-            named.update(_named_passes(child))
+            named.update(child._named)
         else:
             named[child.info.name] = child
     return named
