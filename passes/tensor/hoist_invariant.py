@@ -51,9 +51,9 @@ from tilewright.tensorir.functor import (
     kinds,
     leaves,
     uses_var,
-    walk_statements,
 )
 from tilewright.tensorir.intrinsics import ADDRESSING
+from tilewright.tensorir.node import Node
 from tilewright.tensorir.stmt import (
     Allocate,
     BufferStore,
@@ -74,39 +74,65 @@ _MIN_COST = 1
 _MIN_COST_OF_COPIES = 5
 
 
-class _LoopFacts:
-    """The definitions and stores in a loop body.
+class _Contents:
+    """The definitions, stores and expressions in the body of a loop.
 
     Attributes:
-        unrolled: the inner loops that are unrolled later, by their variables, which are constant in each copy.
+        changing: the variables that it defines, but for those of unrolled loops, and the buffers that it allocates or
+            writes.
+        unrolled: the loops in it that are unrolled later, by their variables, which are constant in each copy.
+        calls_functions: whether it calls functions, which may write any buffer.
+        named: the variables of lets, by their values: they move with those that are candidates.
+        exprs: the expressions, in order, parts of which a loop around it may move, and whether each iteration evaluates
+            them.
     """
 
-    def __init__(self, loop: For) -> None:
-        self.loop = loop
-        self.variables: set[Var] = {loop.var}
+    def __init__(self) -> None:
+        self.changing: set[Node] = set()
         self.unrolled: dict[Var, For] = {}
-        self.buffers: set[Buffer] = set()
         self.calls_functions = False
-        for stmt in walk_statements(loop.body):
-            if isinstance(stmt, For):
-                if stmt.kind == "unrolled" and isinstance(stmt.min, IntImm) and isinstance(stmt.extent, IntImm):
-                    self.unrolled[stmt.var] = stmt
-                else:
-                    self.variables.add(stmt.var)
-            elif isinstance(stmt, LetStmt):
-                self.variables.add(stmt.var)
-            elif isinstance(stmt, (Allocate, BufferStore)):
-                self.buffers.add(stmt.buffer)
-            elif isinstance(stmt, Evaluate) and isinstance(stmt.value, Call) and stmt.value.name.startswith("@"):
-                self.calls_functions = True
+        self.named: dict[Expr, Var] = {}
+        self.exprs: list[tuple[Expr, bool]] = []
+
+    def include(self, inner: _Contents, unconditional: bool) -> None:
+        """Add the contents of a loop in it, of which each iteration surely runs one if ``unconditional``."""
+        self.changing |= inner.changing
+        self.unrolled.update(inner.unrolled)
+        self.calls_functions = self.calls_functions or inner.calls_functions
+        for value, var in inner.named.items():
+            self.named.setdefault(value, var)
+        self.exprs += inner.exprs if unconditional else [(expr, False) for expr, _ in inner.exprs]
+
+    def leave(self, found: list[tuple[Expr, bool]] | None, moved: dict[Expr, Expr], mover: _Mover | None) -> None:
+        """Keep what concerns the loops around this one.
+
+        Args:
+            found: the candidates of this loop, if those of the loops around it are parts of them; else None.
+            moved: the values that replace the candidates that have moved.
+            mover: replaces them, if there are any.
+        """
+        left = self.exprs if found is None else [each for each in found if each[0] not in moved]
+        if mover is None:
+            self.exprs = left
+            return
+        self.exprs = [(mover.mutate(expr), unconditional) for expr, unconditional in left]
+        self.named = {mover.mutate(value): var for value, var in self.named.items() if moved.get(value) is not var}
+
+
+class _LoopFacts:
+    """A loop and the contents of its body."""
+
+    def __init__(self, loop: For, inside: _Contents) -> None:
+        self.loop = loop
+        self.inside = inside
 
     def is_invariant(self, expr: Expr) -> bool:
         """Return whether ``expr``, which has no effect, has the same value in all iterations, or one value for each
         copy made by unrolled loops."""
-        found = leaves(expr)
-        if not found.isdisjoint(self.variables) or not found.isdisjoint(self.buffers):
+        found, inside = leaves(expr), self.inside
+        if self.loop.var in found or not inside.changing.isdisjoint(found):
             return False
-        return not (self.calls_functions and accesses_buffers(expr))
+        return not (inside.calls_functions and accesses_buffers(expr))
 
     def pays(self, expr: Expr) -> bool:
         """Return whether hoisting ``expr`` saves time. An unrolled loop has no overhead: an expression that its copies
@@ -123,7 +149,7 @@ class _LoopFacts:
 
     def copies(self, expr: Expr) -> list[For]:
         """Return the unrolled loops that give ``expr`` one value for each copy, outermost first."""
-        return [loop for var, loop in self.unrolled.items() if uses_var(expr, {var})]
+        return [loop for var, loop in self.inside.unrolled.items() if uses_var(expr, {var})]
 
 
 def is_costly(expr: Expr) -> bool:
@@ -145,11 +171,13 @@ class _Hoister(ScopedMutator):
         new = super().mutate_For(loop)
         if not isinstance(new, For) or new.kind == "parallel":
             return new  # a shared value would have to be passed to all threads
-        facts = _LoopFacts(new)
+        inside = self.candidates.inside(new)
+        facts = _LoopFacts(new, inside)
         bindings: dict[Expr, _Binding] = {}
         moved: dict[Expr, Expr] = {}
         runs: bool | None = None
-        for expr, unconditional in self.candidates.of(new, facts):
+        found = self.candidates.of(facts)
+        for expr, unconditional in found:
             if expr in moved:
                 continue
             if may_fail(expr):
@@ -157,12 +185,17 @@ class _Hoister(ScopedMutator):
                     runs = self._surely_runs(new)
                 if not (runs and unconditional):
                     continue
-            bindings[expr] = _Binding.of(expr, facts.copies(expr), self.candidates.named.get(expr))
+            bindings[expr] = _Binding.of(expr, facts.copies(expr), inside.named.get(expr))
             moved[expr] = bindings[expr].value
-        if not moved:
-            return new
-        body = _Mover(moved).mutate(new.body)
-        result: Stmt = For(new.var, new.min, new.extent, new.kind, body, new.annotations)
+        mover = _Mover(moved) if moved else None
+        if mover is not None:
+            body: Stmt = mover.mutate(new.body)
+            new = For(new.var, new.min, new.extent, new.kind, body, new.annotations)
+        # More changes in the loops around this one: what they can move is a candidate here, too. That is so unless this
+        # one is unrolled: then its variable is constant for them, and less is worth moving.
+        inside.leave(None if new.kind == "unrolled" else found, moved, mover)
+        self.candidates.finished[new] = inside
+        result: Stmt = new
         for binding in reversed(bindings.values()):
             result = binding.around(result)
         return result
@@ -220,57 +253,75 @@ class _Candidates:
     """Find the largest invariant expressions of loop bodies that are worth moving."""
 
     def __init__(self) -> None:
-        #: For each visited expression, whether any part of it may be worth moving. The same expressions are visited for
-        #: each loop around them, and most are indices without such parts.
-        self._holds: dict[Expr, bool] = {}
-        #: The variables of lets in the present loop, by their values: they move with those that are candidates.
-        self.named: dict[Expr, Var] = {}
+        #: The contents of the loops that have been processed.
+        self.finished: dict[For, _Contents] = {}
+        #: The worthy parts of visited expressions (see :meth:`_worthy`). Most expressions are indices without any.
+        self._parts: dict[Expr, list[Expr]] = {}
         #: For the present loop: its facts, the candidates found in its body, and the visited expressions, separately
         #: for those that each iteration evaluates and the others.
         self._facts: _LoopFacts | None = None
         self._found: list[tuple[Expr, bool]] = []
         self._met: dict[bool, set[Expr]] = {}
 
-    def of(self, loop: For, facts: _LoopFacts) -> list[tuple[Expr, bool]]:
-        """Return the candidates in the body of ``loop``, in order and without repetition, and whether each iteration
-        evaluates them. Inner loops must have been processed already."""
+    def inside(self, loop: For) -> _Contents:
+        """Return the contents of the body of ``loop``. Inner loops must have been processed already."""
+        contents = _Contents()
+        self._collect(loop.body, True, contents)
+        return contents
+
+    def of(self, facts: _LoopFacts) -> list[tuple[Expr, bool]]:
+        """Return the candidates in the body of a loop, in order and without repetition, and whether each iteration
+        evaluates them."""
         self._facts = facts
         self._found = []
-        self.named = {}
         self._met = {True: set(), False: set()}
-        self._collect(loop.body, True)
+        for expr, unconditional in facts.inside.exprs:
+            self._add_largest(expr, unconditional)
         return self._found
 
-    def _collect(self, stmt: Stmt, unconditional: bool) -> None:
+    def _collect(self, stmt: Stmt, unconditional: bool, contents: _Contents) -> None:
+        """Add what is in ``stmt`` to the contents."""
         if isinstance(stmt, SeqStmt):
             for inner in stmt.stmts:
-                self._collect(inner, unconditional)
+                self._collect(inner, unconditional, contents)
         elif isinstance(stmt, BufferStore):
-            self._add_largest_of(stmt.parts(), unconditional)
-        elif isinstance(stmt, LetStmt):
-            self.named.setdefault(stmt.value, stmt.var)
-            self._add_largest_of((stmt.value,), unconditional)
-            self._collect(stmt.body, unconditional)
-        elif isinstance(stmt, Allocate):
-            self._collect(stmt.body, unconditional)
+            contents.changing.add(stmt.buffer)
+            self._keep(stmt.parts(), unconditional, contents)
         elif isinstance(stmt, For):
-            runs = isinstance(stmt.extent, IntImm) and stmt.extent.value > 0
-            self._collect(stmt.body, unconditional and runs)
+            extent = stmt.extent
+            if stmt.kind == "unrolled" and isinstance(stmt.min, IntImm) and isinstance(extent, IntImm):
+                contents.unrolled[stmt.var] = stmt
+            else:
+                contents.changing.add(stmt.var)
+            runs = unconditional and isinstance(extent, IntImm) and extent.value > 0
+            finished = self.finished.get(stmt)
+            if finished is not None:
+                contents.include(finished, runs)
+            else:
+                self._collect(stmt.body, runs, contents)
+        elif isinstance(stmt, LetStmt):
+            contents.changing.add(stmt.var)
+            contents.named.setdefault(stmt.value, stmt.var)
+            self._keep((stmt.value,), unconditional, contents)
+            self._collect(stmt.body, unconditional, contents)
+        elif isinstance(stmt, Allocate):
+            contents.changing.add(stmt.buffer)
+            self._collect(stmt.body, unconditional, contents)
         elif isinstance(stmt, IfThenElse):
-            self._add_largest_of((stmt.condition,), unconditional)
-            self._collect(stmt.then_body, False)
+            self._keep((stmt.condition,), unconditional, contents)
+            self._collect(stmt.then_body, False, contents)
             if stmt.else_body is not None:
-                self._collect(stmt.else_body, False)
+                self._collect(stmt.else_body, False, contents)
+        elif isinstance(stmt, Evaluate) and isinstance(stmt.value, Call) and stmt.value.name.startswith("@"):
+            contents.calls_functions = True
 
-    def _add_largest_of(self, exprs: tuple[Expr, ...], unconditional: bool) -> None:
-        """Add the candidates among expressions and their parts."""
-        known = self._holds
-        for expr in exprs:
-            holds = known.get(expr)
-            if self._may_hold(expr) if holds is None else holds:
-                self._add_largest(expr, unconditional)
+    def _keep(self, exprs: tuple[Expr, ...], unconditional: bool, contents: _Contents) -> None:
+        """Add the expressions of which a part may be worth moving to the contents."""
+        for expr in self._worthy(exprs):
+            contents.exprs.append((expr, unconditional))
 
     def _add_largest(self, expr: Expr, unconditional: bool) -> None:
+        """Add ``expr`` if it is a candidate, else those among its parts."""
         met = self._met[unconditional]
         if expr in met or (isinstance(expr, Call) and expr.name in ADDRESSING):
             return
@@ -283,15 +334,26 @@ class _Candidates:
             return
         if isinstance(expr, Select) and facts.chooses(expr.condition):
             return
-        self._add_largest_of(expr.parts(), unconditional)
-
-    def _may_hold(self, expr: Expr) -> bool:
-        found = self._holds.get(expr)
+        found = self._parts.get(expr)
         if found is None:
-            found = self._holds[expr] = not isinstance(expr, (Var, IntImm, FloatImm)) and (
-                expr.dtype.is_float or _is_division(expr) or any(map(self._may_hold, expr.parts()))
-            )
-        return found
+            found = self._parts[expr] = self._worthy(expr.parts())
+        for part in found:
+            self._add_largest(part, unconditional)
+
+    def _worthy(self, exprs: tuple[Expr, ...]) -> list[Expr]:
+        """Return the expressions that may be worth moving, or have parts that may be."""
+        worthy: list[Expr] = []
+        for expr in exprs:
+            if isinstance(expr, (Var, IntImm, FloatImm)):
+                continue
+            if not expr.dtype.is_float and not _is_division(expr):
+                parts = self._parts.get(expr)
+                if parts is None:
+                    parts = self._parts[expr] = self._worthy(expr.parts())
+                if not parts:
+                    continue
+            worthy.append(expr)
+        return worthy
 
 
 def _is_division(expr: Expr) -> bool:
