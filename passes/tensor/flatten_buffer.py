@@ -71,14 +71,14 @@ def element_count(buffer: Buffer) -> Expr:
     return last + 1
 
 
-def _product(extents: tuple[Expr, ...]) -> Expr | None:
+def _product(extents: tuple[Expr, ...]) -> IntImm | None:
     """Return the product of extents that are all numbers; None for others."""
     product = 1
     for extent in extents:
         if type(extent) is not IntImm or extent.dtype is not INT64:
             return None
         product *= extent.value
-    return const(wrap64(product), INT64)
+    return IntImm(wrap64(product))
 
 
 class _Flattener(ScopedMutator):
@@ -105,10 +105,18 @@ class _Flattener(ScopedMutator):
             if buffer.ndim == 1 and not buffer.strides:
                 found = buffer
             else:
-                count = self.algebra.simplify(element_count(buffer))
-                found = Buffer(buffer.name, (count,), buffer.dtype, buffer.scope, (), buffer.alignment)
+                count = (self._element_count(buffer),)
+                found = Buffer(buffer.name, count, buffer.dtype, buffer.scope, (), buffer.alignment)
             self.flat[buffer] = found
         return found
+
+    def _element_count(self, buffer: Buffer) -> Expr:
+        """Return the number of elements, simplified. Most buffers have one extent at most that is no number, the
+        outermost: its multiple is no product that has to be taken apart."""
+        row = _product(buffer.shape[1:]) if buffer.shape and not buffer.strides else None
+        if row is None or buffer.shape[0].dtype is not INT64:
+            return self.algebra.simplify(element_count(buffer))
+        return self.algebra.expr(self.algebra.linear(buffer.shape[0]).scale(row.value))
 
     def _offset(self, buffer: Buffer, indices: tuple[Expr, ...], masked: bool) -> tuple[Expr, ...]:
         if buffer.ndim == 1 and not buffer.strides:
@@ -116,16 +124,10 @@ class _Flattener(ScopedMutator):
         found = self.offsets.get((buffer, indices))
         if found is not None:
             return (found,)
-        parts = [
-            None
-            if index.dtype.element is not INT64 or (isinstance(index, BinaryOp) and index.op in QUOTIENTS)
-            else base_and_stride(index)
-            for index in indices
-        ]
-        if None not in parts:
+        parts = _bases_and_strides(indices)
+        if parts is not None:
             lanes = max([index.dtype.lanes for index in indices], default=1)
-            known = self._affine_offset(buffer, [part for part in parts if part is not None], lanes)
-            self.offsets[buffer, indices] = known
+            known = self.offsets[buffer, indices] = self._affine_offset(buffer, parts, lanes)
             return (known,)
         offset: Expr = const(0, INT64)
         for index, stride in self._joined(buffer, [_as_int64(index) for index in indices], masked):
@@ -174,7 +176,8 @@ class _Flattener(ScopedMutator):
         for (base, rise), stride in zip(parts, self._strides(buffer), strict=True):
             place = algebra.linear(base)
             if place.terms or place.const:
-                first = first + algebra.multiply(place, self.names.use(stride))
+                factor = self.names.use(stride)
+                first = first + algebra.multiply(place, factor) if factor.terms else first.combine(place, factor.const)
             if rise is not LEVEL:
                 step = step + algebra.multiply(algebra.linear(rise), self.names.use(stride))
         offset = algebra.expr(algebra.merge_remainders(first))
@@ -186,8 +189,15 @@ class _Flattener(ScopedMutator):
             found = self.strides[buffer] = self.names.of(buffer)
         return found
 
+    def _indices(self, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        """Mutate indices, few of which read memory."""
+        for index in indices:
+            if type(index) is not IntImm and kinds(index) & LOADS:
+                return self.mutate_all(indices)
+        return indices
+
     def mutate_BufferLoad(self, op: BufferLoad) -> Expr:
-        indices = self.mutate_all(op.indices)
+        indices = self._indices(op.indices)
         predicate = self.mutate(op.predicate) if op.predicate is not None else None
         offset = self._offset(op.buffer, indices, masked=predicate is not None)
         return BufferLoad(self.mutate_buffer(op.buffer), offset, predicate)
@@ -196,10 +206,27 @@ class _Flattener(ScopedMutator):
         refuse_block(op)
 
     def mutate_BufferStore(self, op: BufferStore) -> Stmt:
-        value, indices = self.mutate(op.value), self.mutate_all(op.indices)
+        value, indices = self.mutate(op.value), self._indices(op.indices)
         predicate = self.mutate(op.predicate) if op.predicate is not None else None
         offset = self._offset(op.buffer, indices, masked=predicate is not None)
         return BufferStore(self.mutate_buffer(op.buffer), value, offset, predicate)
+
+
+def _bases_and_strides(indices: tuple[Expr, ...]) -> list[tuple[Expr, Expr]] | None:
+    """Return the bases and strides of indices that are scalars or ramps; None if there are others, or quotients, which
+    may be those of numbers whose remainders are another index."""
+    found: list[tuple[Expr, Expr]] = []
+    for index in indices:
+        if type(index) is BinaryOp and index.op in QUOTIENTS:
+            return None
+        if index.dtype is INT64:
+            found.append((index, LEVEL))
+            continue
+        part = base_and_stride(index) if index.dtype.element is INT64 else None
+        if part is None:
+            return None
+        found.append(part)
+    return found
 
 
 def _as_int64(index: Expr) -> Expr:

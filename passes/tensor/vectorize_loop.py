@@ -81,8 +81,20 @@ class VectorizeLoopConfig:
     enable: bool = dataclasses.field(default=True, metadata={"doc": "false makes every vectorized loop serial"})
 
 
-class _ReductionFinder(Visitor):
-    """Collect the reductions of a loop body, in order, and the variables that the body defines."""
+class _BodyFacts:
+    """The accesses and reductions of a loop body, and the types that it computes with.
+
+    Attributes:
+        defined: the variable of the loop, and those that the body defines.
+        allocated: the buffers that the body allocates.
+        found: the stores that have the form of a reduction, in order.
+        uses: the number of accesses of each buffer.
+        reducing: the operations of the reductions into each buffer.
+        types: the element types of the body, apart from those of addresses.
+
+    Raises:
+        CannotVectorizeError: the body computes with vectors.
+    """
 
     def __init__(self, loop: For) -> None:
         self.defined: set[Var] = {loop.var}
@@ -90,35 +102,47 @@ class _ReductionFinder(Visitor):
         self.found: list[LaneReduction] = []
         self.uses: dict[Buffer, int] = {}
         self.reducing: dict[Buffer, list[str]] = {}
-        self.visit(loop.body)
+        self.types: set[DataType] = set()
+        seen: set[Expr] = set()
+        stack: list[Node] = [loop.body]
+        while stack:
+            node = stack.pop()
+            if isinstance(node, Expr):
+                if node.dtype.lanes > 1:
+                    raise CannotVectorizeError("its body contains vector expressions already")
+                if isinstance(node, (Var, IntImm)):
+                    continue
+                if isinstance(node, BufferLoad):
+                    self._access(node.buffer)
+                elif not kinds(node) & LOADS:  # accesses are counted, whatever else is looked at once
+                    if node in seen:
+                        continue
+                    seen.add(node)
+                if isinstance(node, Cast) and node.dtype.is_float:
+                    self.types.add(node.dtype)
+            elif isinstance(node, BufferStore):
+                self._access(node.buffer)
+                reduction = match_reduction(node)
+                if reduction is not None:
+                    self.found.append(reduction)
+                    self.reducing.setdefault(node.buffer, []).append(reduction.op)
+            elif isinstance(node, (For, LetStmt)):
+                self.defined.add(node.var)
+            elif isinstance(node, Allocate):
+                self.allocated.add(node.buffer)
+            stack.extend(node.parts()[::-1])
 
-    def visit(self, node: Node) -> None:
-        if not isinstance(node, Expr) or kinds(node) & LOADS:
-            super().visit(node)
+    def _access(self, buffer: Buffer) -> None:
+        self.uses[buffer] = self.uses.get(buffer, 0) + 1
+        self.types.add(buffer.dtype)
 
-    def visit_For(self, op: For) -> None:
-        self.defined.add(op.var)
-        self.generic_visit(op)
-
-    def visit_LetStmt(self, op: LetStmt) -> None:
-        self.defined.add(op.var)
-        self.generic_visit(op)
-
-    def visit_Allocate(self, op: Allocate) -> None:
-        self.allocated.add(op.buffer)
-        self.generic_visit(op)
-
-    def visit_BufferLoad(self, op: BufferLoad) -> None:
-        self.uses[op.buffer] = self.uses.get(op.buffer, 0) + 1
-        self.generic_visit(op)
-
-    def visit_BufferStore(self, op: BufferStore) -> None:
-        self.uses[op.buffer] = self.uses.get(op.buffer, 0) + 1
-        found = match_reduction(op)
-        if found is not None:
-            self.found.append(found)
-            self.reducing.setdefault(op.buffer, []).append(found.op)
-        self.generic_visit(op)
+    def widest_type(self) -> DataType:
+        """Return the widest element type that the body computes with."""
+        if not self.types:
+            return FLOAT32
+        widest = max(self.types, key=lambda dtype: dtype.bits)
+        has_halves = any(dtype.is_float and dtype.bits == 16 for dtype in self.types)
+        return FLOAT32 if has_halves and widest.bits < 32 else widest
 
     def only_reduced(self) -> dict[Buffer, bool]:
         """Return the buffers whose accesses are all reductions (a load and a store each) with the same operation."""
@@ -145,10 +169,9 @@ class _LoopVectorizer(Mutator):
         self.analyzer = Analyzer(findings(func))
 
     def mutate_For(self, loop: For) -> Stmt:
-        body: Stmt = self.mutate(loop.body)
+        loop = loop.with_body(self.mutate(loop.body))
         if loop.kind != "vectorized":
-            return loop if body is loop.body else _with_body(loop, body)
-        loop = _with_body(loop, body)
+            return loop
         if not self.config.enable:
             return _serial(loop)
         try:
@@ -156,10 +179,6 @@ class _LoopVectorizer(Mutator):
         except CannotVectorizeError as reason:
             self.ctx.remark(f"loop {loop.var.name} not vectorized: {reason}", "missed")
             return _serial(loop)
-
-
-def _with_body(loop: For, body: Stmt) -> For:
-    return loop if body is loop.body else For(loop.var, loop.min, loop.extent, loop.kind, body, loop.annotations)
 
 
 def _serial(loop: For) -> For:
@@ -173,10 +192,10 @@ class _OneLoop:
         self.loop = loop
         self.target, self.analyzer, self.config = parent.target, parent.analyzer, parent.config
         self.may_reassociate = bool(loop.annotations.get(REASSOCIATE)) or parent.ctx.is_fast
-        finder = _ReductionFinder(loop)
-        self.only_reduced = finder.only_reduced()
-        self.accumulators = finder.accumulators()
-        self.register_lanes = self.target.lanes(_widest_type(loop.body))
+        facts = _BodyFacts(loop)
+        self.only_reduced = facts.only_reduced()
+        self.accumulators = facts.accumulators()
+        self.register_lanes = self.target.lanes(facts.widest_type())
 
     def run(self) -> Stmt:
         extent = self.loop.extent
@@ -318,26 +337,6 @@ class _NamedAccumulators(Mutator):
 
 def _is_power_of_two(value: int) -> bool:
     return value > 0 and value & (value - 1) == 0
-
-
-def _widest_type(body: Stmt) -> DataType:
-    """Return the widest element type that the body computes with, apart from addresses.
-
-    Raises:
-        CannotVectorizeError: it computes with vectors.
-    """
-    found: list[DataType] = []
-    for node in walk_once(body):
-        if isinstance(node, Expr) and node.dtype.lanes > 1:
-            raise CannotVectorizeError("its body contains vector expressions already")
-        if isinstance(node, (BufferLoad, BufferStore)):
-            found.append(node.buffer.dtype)
-        elif isinstance(node, Cast) and node.dtype.is_float:
-            found.append(node.dtype.element)
-    if not found:
-        return FLOAT32
-    widest = max(found, key=lambda dtype: dtype.bits)
-    return FLOAT32 if any(dtype.is_float and dtype.bits == 16 for dtype in found) and widest.bits < 32 else widest
 
 
 def vectorize_loops(func: PrimFunc, ctx: PassContext | None = None, target: Target | None = None) -> PrimFunc:
