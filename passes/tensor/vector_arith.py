@@ -36,7 +36,11 @@ def widen(expr: Expr, lanes: int) -> Expr:
 
 def common_lanes(*exprs: Expr) -> int:
     """Return the number of lanes of the vectors in ``exprs``; 1 if there are none."""
-    return max(expr.dtype.lanes for expr in exprs)
+    lanes = 1
+    for expr in exprs:
+        if expr.dtype.lanes > lanes:
+            lanes = expr.dtype.lanes
+    return lanes
 
 
 def ramp(base: Expr, stride: Expr, lanes: int) -> Expr:

@@ -8,6 +8,7 @@ lanes are active: ``tail`` (lanes inside the loop's range) and ``mask`` (lanes f
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from tilewright.passes.tensor.lower_blocks import refuse_block
 from tilewright.passes.tensor.vector_arith import (
@@ -36,6 +37,7 @@ from tilewright.tensorir.expr import (
     Cast,
     Compare,
     Expr,
+    FloatImm,
     IntImm,
     Ramp,
     Select,
@@ -91,10 +93,15 @@ class VectorBody(Mutator):
         self.may_reassociate = may_reassociate
         self.in_block = in_block
 
-    # Expressions.
+    def mutate(self, node: Any) -> Any:
+        kind = type(node)
+        if kind is Var:
+            return self.values.get(node, node)
+        if kind is IntImm or kind is FloatImm:
+            return node
+        return super().mutate(node)
 
-    def mutate_Var(self, var: Var) -> Expr:
-        return self.values.get(var, var)
+    # Expressions.
 
     def mutate_BinaryOp(self, op: BinaryOp) -> Expr:
         a, b = self.mutate(op.a), self.mutate(op.b)
@@ -151,7 +158,7 @@ class VectorBody(Mutator):
             varying = any(not isinstance(index, IntImm) for index in indices)
             guard = conjunction(predicate, self.mask if varying else None)
             return BufferLoad(self.widened[op.buffer], (*indices, lane_numbers(self.lanes)), guard)
-        if common_lanes(*indices, const(0, "int64")) > 1:
+        if common_lanes(*indices) > 1:
             return BufferLoad(op.buffer, indices, conjunction(predicate, self.tail, self.mask))
         if predicate is not None and predicate.dtype.lanes > 1:
             if not indices:  # a buffer of one element has no index that could be widened
@@ -181,14 +188,14 @@ class VectorBody(Mutator):
             guard = conjunction(predicate, self.mask)
             guard = widen(guard, self.lanes) if guard is not None else None
             return BufferStore(self.widened[op.buffer], value, (*indices, lane_numbers(self.lanes)), guard)
-        if common_lanes(*indices, const(0, "int64")) > 1:
+        if common_lanes(*indices) > 1:
             value = widen(self.mutate(op.value), self.lanes)
             guard = conjunction(predicate, self.tail, self.mask)
             return BufferStore(op.buffer, value, indices, guard)
         if reduction is not None:
             return self._reduce(number, reduction, indices, predicate)
         value = self.mutate(op.value)
-        if common_lanes(value, *([] if predicate is None else [predicate])) > 1:
+        if value.dtype.lanes > 1 or (predicate is not None and predicate.dtype.lanes > 1):
             raise CannotVectorizeError(f"all iterations write the same element of {op.buffer.name}")
         # Every iteration stores the same value to the same place, so one store is enough.
         active = any_lane(self.mask) if self.mask is not None else None

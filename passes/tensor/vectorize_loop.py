@@ -49,13 +49,11 @@ from tilewright.tensorir.expr import (
 from tilewright.tensorir.functor import (
     LOADS,
     Mutator,
-    Visitor,
     copy_with_fresh_definitions,
     kinds,
     loads_and_stores,
     substitute,
     uses_var,
-    walk_once,
 )
 from tilewright.tensorir.keys import REASSOCIATE
 from tilewright.tensorir.node import Node
@@ -107,10 +105,13 @@ class _BodyFacts:
         stack: list[Node] = [loop.body]
         while stack:
             node = stack.pop()
+            kind = type(node)
+            if kind is IntImm:
+                continue
             if isinstance(node, Expr):
                 if node.dtype.lanes > 1:
                     raise CannotVectorizeError("its body contains vector expressions already")
-                if isinstance(node, (Var, IntImm)):
+                if kind is Var:
                     continue
                 if isinstance(node, BufferLoad):
                     self._access(node.buffer)
@@ -118,7 +119,7 @@ class _BodyFacts:
                     if node in seen:
                         continue
                     seen.add(node)
-                if isinstance(node, Cast) and node.dtype.is_float:
+                if kind is Cast and node.dtype.is_float:
                     self.types.add(node.dtype)
             elif isinstance(node, BufferStore):
                 self._access(node.buffer)
