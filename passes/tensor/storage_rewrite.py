@@ -74,6 +74,14 @@ def constant_bytes(buffer: Buffer) -> int | None:
     return count.value * buffer.dtype.bytes if isinstance(count, IntImm) else None
 
 
+def _fits_the_stack(buffer: Buffer, config: StorageRewriteConfig) -> bool:
+    """Return whether the allocation of a buffer stays."""
+    if buffer.scope in ("arena", "global"):
+        return False
+    size = constant_bytes(buffer)
+    return size is not None and size <= config.max_stack_buffer
+
+
 class _WorkspacePlanner(Mutator):
     """Remove the allocations that become workspaces."""
 
@@ -126,11 +134,11 @@ class _WorkspacePlanner(Mutator):
         return _Workspace(Buffer(buffer.name, (total,), buffer.dtype, "global", (), CACHE_LINE), offset)
 
     def _needs_workspace(self, buffer: Buffer) -> bool:
+        if _fits_the_stack(buffer, self.config):
+            return False
         if buffer.scope in ("arena", "global"):
             return True
         size = constant_bytes(buffer)
-        if size is not None and size <= self.config.max_stack_buffer:
-            return False
         found = "its size is not constant" if size is None else f"its {size} bytes are more than max_stack_buffer"
         self.ctx.remark(f"{buffer.name} became a workspace, not a stack buffer: {found}", "missed")
         return True
@@ -237,16 +245,19 @@ class _Sharer(Mutator):
 
 
 def _peel(stmt: Stmt) -> tuple[list[Buffer], Stmt]:
-    """Split ``stmt`` into the buffers allocated around it that may share memory, and the inner statement: those on the
-    stack of constant size, and those in the arena."""
+    """Split ``stmt`` into the buffers allocated around it that may share memory, and the inner statement."""
     chain: list[Buffer] = []
-    while isinstance(stmt, Allocate):
-        scope = stmt.buffer.scope
-        if stmt.buffer.ndim != 1 or not (scope == "arena" or (scope == "stack" and _size(stmt.buffer))):
-            break
+    while isinstance(stmt, Allocate) and _is_shareable(stmt.buffer):
         chain.append(stmt.buffer)
         stmt = stmt.body
     return chain, stmt
+
+
+def _is_shareable(buffer: Buffer) -> bool:
+    """Return whether a buffer may share memory: on the stack with a constant size, or in the arena."""
+    if buffer.ndim != 1:
+        return False
+    return buffer.scope == "arena" or (buffer.scope == "stack" and _size(buffer) > 0)
 
 
 def _inlined(body: SeqStmt) -> tuple[list[Buffer], list[Stmt]]:
@@ -285,19 +296,22 @@ def _uses(stmt: Stmt, buffer: Buffer) -> bool:
 
 def rewrite_storage(func: PrimFunc, ctx: PassContext | None = None) -> PrimFunc:
     """``func``, whose buffers are one-dimensional, with workspaces as parameters and shared memory."""
-    if not any(isinstance(stmt, Allocate) for stmt in walk_statements(func.body)):
-        return func
+    buffers = [stmt.buffer for stmt in walk_statements(func.body) if isinstance(stmt, Allocate)]
     ctx = ctx if ctx is not None else PassContext.current()
-    sharer = _Sharer()
-    body = sharer.mutate(func.body)
-    if sharer.replaced:
-        body = substitute(body, {}, sharer.replaced)
-    planner = _WorkspacePlanner(func, ctx.get_config("tensorir.StorageRewrite"), ctx)
+    config: StorageRewriteConfig = ctx.get_config("tensorir.StorageRewrite")
+    body = func.body
+    if any(_is_shareable(buffer) for buffer in buffers):
+        sharer = _Sharer()
+        body = sharer.mutate(body)
+        if sharer.replaced:
+            body = substitute(body, {}, sharer.replaced)
+    if all(_fits_the_stack(buffer, config) for buffer in buffers):  # and so does what they share
+        return func.with_body(body)
+    planner = _WorkspacePlanner(func, config, ctx)
     body = planner.mutate(body)
-    if planner.planned:
-        body = _Placer(planner.planned).mutate(body)
     if not planner.planned:
         return func.with_body(body)
+    body = _Placer(planner.planned).mutate(body)
     workspaces = tuple(place.buffer for place in planner.planned.values())
     params: tuple[Buffer | Var, ...] = (*func.buffers, *workspaces, *func.variables)
     count = int(func.attrs.get(NUM_WORKSPACES, 0)) + len(workspaces)
