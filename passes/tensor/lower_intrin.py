@@ -27,7 +27,7 @@ from tilewright.passes.tensor.intrin import EXPANSIONS, Emitter
 from tilewright.passes.tensor.scoped import ScopedMutator
 from tilewright.passes.tensor.vector_arith import vector_cast
 from tilewright.tensorir.dtype import FLOAT32, INT64, DataType
-from tilewright.tensorir.expr import BinaryOp, Call, Cast, Compare, Expr, UnaryOp
+from tilewright.tensorir.expr import BinaryOp, Call, Cast, Compare, Expr, IntImm, UnaryOp
 from tilewright.tensorir.functor import CALLS, DIVISIONS, HALVES, kinds
 from tilewright.tensorir.intrinsics import INTRINSICS
 from tilewright.tensorir.stmt import BufferStore, Evaluate, For, IfThenElse, LetStmt, PrimFunc, Stmt
@@ -54,8 +54,8 @@ class _IntrinLowerer(ScopedMutator):
         super().__init__(func)
         self.has_fma, self.is_fast = target.has_fma, is_fast
         self.emitter = Emitter(self.has_fma, self.is_fast)
-        #: For each visited expression, whether any part of it has an expansion.
-        self._concerned: dict[Expr, bool] = {}
+        #: For each visited expression with calls, whether any part of it has an expansion.
+        self._expands: dict[Expr, bool] = {}
         #: Divisions whose operands are never negative.
         self._truncated: set[Expr] = set()
         #: Results of expressions that are the same at every place, and whether that of the present one is valid at this
@@ -64,29 +64,30 @@ class _IntrinLowerer(ScopedMutator):
         self._is_of_place = False
 
     def mutate(self, node: Any) -> Any:
-        if not kinds(node) & _LOWERED_KINDS:
+        occurring = kinds(node)
+        if not occurring & _LOWERED_KINDS:
             return node
         if not isinstance(node, Expr):
             return super().mutate(node)
-        if not self._concerns(node):
+        if occurring & _LOWERED_KINDS == CALLS and not self._has_expansion(node):
             return node
         found = self._lowered.get(node)
         if found is None:
-            outer, self._is_of_place = self._is_of_place, bool(kinds(node) & CALLS)
+            outer, self._is_of_place = self._is_of_place, bool(occurring & CALLS)
             found = super().mutate(node)
             if not self._is_of_place:
                 self._lowered[node] = found
             self._is_of_place = outer or self._is_of_place
         return found
 
-    def _concerns(self, expr: Expr) -> bool:
-        found = self._concerned.get(expr)
+    def _has_expansion(self, expr: Expr) -> bool:
+        """Return whether any call in ``expr`` has an expansion."""
+        if not kinds(expr) & CALLS:
+            return False
+        found = self._expands.get(expr)
         if found is None:
-            found = self._concerned[expr] = bool(kinds(expr) & _LOWERED_KINDS) and (
-                (isinstance(expr, BinaryOp) and expr.op in _TRUNCATING)
-                or (isinstance(expr, Call) and expr.name in EXPANSIONS)
-                or is_half(expr.dtype)
-                or any(map(self._concerns, expr.parts()))
+            found = self._expands[expr] = (isinstance(expr, Call) and expr.name in EXPANSIONS) or any(
+                map(self._has_expansion, expr.parts())
             )
         return found
 
@@ -160,7 +161,8 @@ class _IntrinLowerer(ScopedMutator):
             return False
         if division in self._truncated:
             return True
-        conditions = (division.b >= 0, division.a >= 0)
+        operands = (division.b, division.a)
+        conditions = [each >= 0 for each in operands if not (isinstance(each, IntImm) and each.value >= 0)]
         if all(self.range_analyzer.prove(condition) for condition in conditions):
             self._truncated.add(division)  # at every place
             return True
