@@ -22,7 +22,7 @@ from tilewright.passes.properties import EFFECTIVE, LOOPS
 from tilewright.passes.registry import register_pass
 from tilewright.passes.tensor.accesses import reads_target
 from tilewright.passes.tensor.simplify import is_empty
-from tilewright.tensorir.expr import Buffer, Call, Expr, Var
+from tilewright.tensorir.expr import Buffer, Call, Expr, IntImm, Var
 from tilewright.tensorir.functor import CALLS, Mutator, kinds, leaves, walk_to
 from tilewright.tensorir.intrinsics import INTRINSICS
 from tilewright.tensorir.stmt import (
@@ -60,7 +60,14 @@ class _Remover(Mutator):
     def mutate(self, node: Any) -> Any:
         if not isinstance(node, Expr):
             return super().mutate(node)
-        found = leaves(node)
+        self._read(node)
+        return node
+
+    def _read(self, expr: Expr) -> None:
+        """Note what ``expr``, which stays, reads."""
+        if type(expr) is IntImm:
+            return
+        found = leaves(expr)
         if not found <= self._known:
             new = found - self._known
             self._known |= new
@@ -69,18 +76,22 @@ class _Remover(Mutator):
                     self.used_vars.add(leaf)
                 elif isinstance(leaf, Buffer):
                     self.read_buffers.add(leaf)
-                    self.mutate_buffer(leaf)
-        return node
+                    self._read_shape(leaf)
 
-    def mutate_buffer(self, buffer: Buffer) -> Buffer:
+    def _read_shape(self, buffer: Buffer) -> None:
         for extent in (*buffer.shape, *buffer.strides):
-            self.mutate(extent)
-        return buffer
+            self._read(extent)
 
     def mutate_BufferStore(self, op: BufferStore) -> Stmt:
         if reads_target(op.value, op):
             return sequence()
-        return self.generic_mutate(op)  # type: ignore[no-any-return]
+        self._read_shape(op.buffer)
+        self._read(op.value)
+        for index in op.indices:
+            self._read(index)
+        if op.predicate is not None:
+            self._read(op.predicate)
+        return op
 
     def mutate_SeqStmt(self, op: SeqStmt) -> Stmt:
         stmts = self.mutate_all(op.stmts)
@@ -90,11 +101,13 @@ class _Remover(Mutator):
         return sequence(*kept)
 
     def mutate_For(self, op: For) -> Stmt:
-        new: For = self.generic_mutate(op)
+        self._read(op.min)
+        self._read(op.extent)
+        body: Stmt = self.mutate(op.body)
         for value in op.annotations.values():
             if isinstance(value, Expr):
-                self.mutate(value)
-        return sequence() if is_empty(new.body) else new
+                self._read(value)
+        return sequence() if is_empty(body) else op.with_body(body)
 
     def mutate_IfThenElse(self, op: IfThenElse) -> Stmt:
         new: IfThenElse = self.generic_mutate(op)
@@ -110,15 +123,15 @@ class _Remover(Mutator):
         body = self.mutate(op.body)
         if op.var not in self.used_vars and not has_effect(op.value):
             return body  # type: ignore[no-any-return]
-        value = self.mutate(op.value)
-        return op if body is op.body and value is op.value else LetStmt(op.var, value, body)
+        self._read(op.value)
+        return op if body is op.body else LetStmt(op.var, op.value, body)
 
     def mutate_Allocate(self, op: Allocate) -> Stmt:
         body = self.mutate(op.body)
         if op.buffer not in self.read_buffers:
             body = _StoreRemover(op.buffer).mutate(body)
             return body  # type: ignore[no-any-return]
-        self.mutate_buffer(op.buffer)
+        self._read_shape(op.buffer)
         return op if body is op.body else Allocate(op.buffer, body)
 
 

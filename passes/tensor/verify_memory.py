@@ -138,12 +138,17 @@ class _MemoryVerifier(ScopedMutator):
     def mutate(self, node: Any) -> Any:
         if not isinstance(node, Expr):
             return super().mutate(node)
-        occurring = kinds(node)
-        if occurring & CHOICES:
-            self.fail(node, "found a choose() expression; run LowerBlocks first")
-        if occurring & LOADS:
-            self._check_loads(node)
+        self._check_expr(node)
         return node
+
+    def _check_expr(self, expr: Expr) -> None:
+        if type(expr) is IntImm:
+            return
+        occurring = kinds(expr)
+        if occurring & CHOICES:
+            self.fail(expr, "found a choose() expression; run LowerBlocks first")
+        if occurring & LOADS:
+            self._check_loads(expr)
 
     def _check_loads(self, expr: Expr) -> None:
         """Check all loads of an expression that has some, those on the outside first."""
@@ -164,7 +169,12 @@ class _MemoryVerifier(ScopedMutator):
 
     def mutate_BufferStore(self, op: BufferStore) -> Stmt:
         self._check(op)
-        return self.generic_mutate(op)  # type: ignore[no-any-return]
+        self._check_expr(op.value)
+        for index in op.indices:
+            self._check_expr(index)
+        if op.predicate is not None:
+            self._check_expr(op.predicate)
+        return op
 
     def _check(self, op: BufferLoad | BufferStore) -> None:
         if op.buffer not in self.defined:
