@@ -27,8 +27,8 @@ from tilewright.passes.tensor.intrin import EXPANSIONS, Emitter
 from tilewright.passes.tensor.scoped import ScopedMutator
 from tilewright.passes.tensor.vector_arith import vector_cast
 from tilewright.tensorir.dtype import FLOAT32, INT64, DataType
-from tilewright.tensorir.expr import BinaryOp, Call, Cast, Compare, Expr, IntImm, UnaryOp
-from tilewright.tensorir.functor import CALLS, DIVISIONS, HALVES, kinds
+from tilewright.tensorir.expr import BinaryOp, Call, Cast, Compare, Expr, IntImm, UnaryOp, Var
+from tilewright.tensorir.functor import CALLS, DIVISIONS, HALVES, INTEGER_DIVISIONS, kinds
 from tilewright.tensorir.intrinsics import INTRINSICS
 from tilewright.tensorir.stmt import BufferStore, Evaluate, For, IfThenElse, LetStmt, PrimFunc, Stmt
 from tilewright.tensorir.target import Target
@@ -38,6 +38,9 @@ _MAX_CHAIN = 100
 
 #: Functions without any of these are not changed.
 _LOWERED_KINDS: Final = CALLS | DIVISIONS | HALVES
+
+#: Operations that give no negative number of numbers that are not.
+_OF_NATURALS = frozenset({"add", "mul", "min", "max"})
 
 _TRUNCATING = {"floordiv": "truncdiv", "floormod": "truncmod"}
 
@@ -58,6 +61,9 @@ class _IntrinLowerer(ScopedMutator):
         self._expands: dict[Expr, bool] = {}
         #: Divisions whose operands are never negative.
         self._truncated: set[Expr] = set()
+        #: Variables in scope that are never negative, and whether that is so for visited expressions of them.
+        self._natural_vars = {var for var in func.variables if var.dtype is INT64}
+        self._natural: dict[Expr, bool] = {}
         #: Results of expressions that are the same at every place, and whether that of the present one is valid at this
         #: place only, because it depends on facts that hold here or on bindings before the statement.
         self._lowered: dict[Expr, Expr] = {}
@@ -108,12 +114,16 @@ class _IntrinLowerer(ScopedMutator):
         return self._with_prelude(lambda: self.generic_mutate(op))
 
     def mutate_For(self, loop: For) -> Stmt:
+        if self._is_natural(loop.min):
+            self._natural_vars.add(loop.var)
         return self._with_prelude(lambda: ScopedMutator.mutate_For(self, loop))
 
     def mutate_IfThenElse(self, op: IfThenElse) -> Stmt:
         return self._with_prelude(lambda: ScopedMutator.mutate_IfThenElse(self, op))
 
     def mutate_LetStmt(self, op: LetStmt) -> Stmt:
+        if op.var.dtype is INT64 and self._is_natural(op.value):
+            self._natural_vars.add(op.var)
         return self._with_prelude(lambda: ScopedMutator.mutate_LetStmt(self, op))
 
     # Expressions.
@@ -161,13 +171,32 @@ class _IntrinLowerer(ScopedMutator):
             return False
         if division in self._truncated:
             return True
+        if self._is_natural(division.b) and self._is_natural(division.a):
+            self._truncated.add(division)
+            return True
         operands = (division.b, division.a)
-        conditions = [each >= 0 for each in operands if not (isinstance(each, IntImm) and each.value >= 0)]
+        conditions = [each >= 0 for each in operands if not self._is_natural(each)]
         if all(self.range_analyzer.prove(condition) for condition in conditions):
             self._truncated.add(division)  # at every place
             return True
         self._is_of_place = True
         return all(self.analyzer.prove(condition) for condition in conditions)
+
+    def _is_natural(self, expr: Expr) -> bool:
+        """Return whether an integer is not negative because no part of it is, as for most indices: no ranges have to be
+        derived then."""
+        if isinstance(expr, IntImm):
+            return expr.value >= 0
+        if isinstance(expr, Var):
+            return expr in self._natural_vars
+        if not isinstance(expr, BinaryOp) or expr.dtype is not INT64:
+            return False
+        found = self._natural.get(expr)
+        if found is None:
+            divides = expr.op in INTEGER_DIVISIONS and isinstance(expr.b, IntImm) and expr.b.value > 0
+            known = divides or (expr.op in _OF_NATURALS and self._is_natural(expr.b))
+            found = self._natural[expr] = known and self._is_natural(expr.a)
+        return found
 
     def mutate_UnaryOp(self, op: UnaryOp) -> Expr:
         a = self.mutate(op.a)

@@ -14,7 +14,7 @@ from tilewright.graphir.module import IRModule
 from tilewright.passes import PassContext
 from tilewright.passes.tensor.intrin import EXPANSIONS
 from tilewright.passes.tensor.lower_intrin import LowerIntrin, lower_intrinsics
-from tilewright.tensorir import interpret, parse, verify
+from tilewright.tensorir import assert_structural_equal, interpret, parse, verify
 from tilewright.tensorir.arith import Analyzer
 from tilewright.tensorir.dtype import DataType
 from tilewright.tensorir.expr import Buffer, BufferLoad, Call, Expr, Ramp, Var, call, const
@@ -342,9 +342,33 @@ def test_equal_divisions_are_asked_about_once(monkeypatch: pytest.MonkeyPatch) -
         return prove(self, condition)
 
     monkeypatch.setattr(Analyzer, "prove", counted)
-    lines = "\n".join("A[(i + n) // 3] = A[(i + n) // 3] + 1.0" for _ in range(10))
+    lines = "\n".join("A[(n + 7 - i) // 3] = A[(n + 7 - i) // 3] + 1.0" for _ in range(10))
     lower_intrinsics(parse(f"primfunc @f(A: Buffer[(64,), float32], n: int64) {{ for i in range(8) {{ {lines} }} }}"))
-    assert len(asked) == 1  # the dividend: the divisor is a positive number
+    assert len(asked) == 1  # the dividend, which has a negative part; the divisor is a positive number
+
+
+@pytest.mark.parametrize(
+    ("index", "lowered"),
+    [
+        ("(i * n + j) // 4 % 5", "truncmod(truncdiv(i * n + j, 4), 5)"),
+        ("min(i + 1, n) // (n + 1)", "truncdiv(min(i + 1, n), n + 1)"),
+        ("(i + k) // 4", "truncdiv(i + k, 4)"),
+        ("(i + l) // 4", "(i + l) // 4"),
+        ("(i - j) // 4", "(i - j) // 4"),
+        ("(i + B[0]) // 4", "(i + B[0]) // 4"),
+        ("(i + low) // 4", "(i + low) // 4"),
+    ],
+)
+def test_divisions_are_truncated_where_no_part_of_an_operand_is_negative(index: str, lowered: str) -> None:
+    text = """primfunc @f(A: Buffer[(64,), float32], B: Buffer[(1,), int64], n: int64) {
+      for i in range(8) { for j in range(n, extent=4) { for low in range(-2, extent=4) {
+        let k: int64 = j * 2
+        let l: int64 = B[0]
+        A[INDEX] = 0.0
+      } } }
+    }"""
+    expected = parse(text.replace("INDEX", lowered))
+    assert_structural_equal(lower_intrinsics(parse(text.replace("INDEX", index))), expected)
 
 
 def test_functions_that_skip_optimization_are_lowered_too() -> None:
