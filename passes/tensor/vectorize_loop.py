@@ -245,9 +245,15 @@ class _OneLoop:
         loop = self.loop
         dtype = loop.var.dtype
         simplify = self.analyzer.simplify
-        count = simplify(loop.extent // lanes)
-        rest = simplify(loop.extent % lanes)
-        start = simplify(loop.min + count * lanes)
+        count: Expr
+        rest: Expr
+        if isinstance(loop.extent, IntImm):
+            whole, left = divmod(loop.extent.value, lanes)
+            count, rest = const(whole, dtype), const(left, dtype)
+            start = simplify(loop.min + whole * lanes)
+        else:
+            count, rest = simplify(loop.extent // lanes), simplify(loop.extent % lanes)
+            start = simplify(loop.min + count * lanes)
         main: Stmt | None = None
         if not (isinstance(count, IntImm) and count.value == 0):
             strip = Var(f"{loop.var.name}_vector", dtype)
