@@ -57,20 +57,25 @@ def lane_numbers(lanes: int, dtype: DataType = INT32) -> Expr:
 
 def vector_binary(op: str, a: Expr, b: Expr) -> Expr:
     """Build ``a op b``; a scalar operand is broadcast."""
-    lanes = common_lanes(a, b)
+    lanes = max(a.dtype.lanes, b.dtype.lanes)
     if lanes == 1:
         return binary(op, a, b)
-    x, y = base_and_stride(a), base_and_stride(b)
+    x = base_and_stride(a)
+    y = None if x is None else base_and_stride(b)
     if x is not None and y is not None:
+        is_level = _is_zero(y[1])
         if op in ("add", "sub"):
-            return ramp(binary(op, x[0], y[0]), binary(op, x[1], y[1]), lanes)
-        zero = [isinstance(stride, IntImm) and stride.value == 0 for stride in (x[1], y[1])]
-        if op == "mul" and any(zero):
-            (base, stride), factor = (x, y[0]) if zero[1] else (y, x[0])
+            return ramp(binary(op, x[0], y[0]), x[1] if is_level else binary(op, x[1], y[1]), lanes)
+        if op == "mul" and (is_level or _is_zero(x[1])):
+            (base, stride), factor = (x, y[0]) if is_level else (y, x[0])
             return ramp(binary("mul", base, factor), binary("mul", stride, factor), lanes)
     if _is_uniform(a) and _is_uniform(b):
         return Broadcast(binary(op, _scalar(a), _scalar(b)), lanes)
     return BinaryOp(op, widen(a, lanes), widen(b, lanes))
+
+
+def _is_zero(stride: Expr) -> bool:
+    return isinstance(stride, IntImm) and stride.value == 0
 
 
 def _is_uniform(expr: Expr) -> bool:
