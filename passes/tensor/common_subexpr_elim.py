@@ -125,15 +125,15 @@ class _Eliminator(Mutator):
 
     def _inner(self, item: Stmt, common: dict[Expr, _Common]) -> Stmt:
         """Replace the expressions of an item, and process its inner lists of statements."""
-        replaced = {expr: each.var for expr, each in common.items()}
-        if isinstance(item, LetStmt):
-            value = ExprReplacer(replaced).mutate(item.value) if replaced else item.value
-            return item if value is item.value else LetStmt(item.var, value, item.body)
-        if isinstance(item, Allocate):
+        if not isinstance(item, (LetStmt, Allocate, BufferStore, Evaluate)):
+            return self.mutate(item)  # type: ignore[no-any-return]
+        if not common or isinstance(item, Allocate):
             return item
-        if isinstance(item, (BufferStore, Evaluate)):
-            return ExprReplacer(replaced).mutate(item) if replaced else item
-        return self.mutate(item)  # type: ignore[no-any-return]
+        replacer = ExprReplacer({expr: each.var for expr, each in common.items()})
+        if isinstance(item, LetStmt):
+            value = replacer.mutate(item.value)
+            return item if value is item.value else LetStmt(item.var, value, item.body)
+        return replacer.mutate(item)  # type: ignore[no-any-return]
 
     def _groups(self, items: list[Stmt]) -> tuple[list[_Group], dict[Node, list[_Group]]]:
         """Return the groups in the order of their first occurrences, and by their expressions."""
@@ -143,26 +143,30 @@ class _Eliminator(Mutator):
         for position, item in enumerate(items):
             for expr in _own_expressions(item):
                 for node in _costly(expr):
-                    if self._is_candidate(node):
-                        group = alive.get(node)
+                    group = alive.get(node)
+                    if group is None:
+                        group = self._group(node, position)
                         if group is None:
-                            group = alive[node] = _group(node, position)
-                            found.append(group)
-                            groups.setdefault(node, []).append(group)
-                        group.positions.add(position)
-                        group.count += 1
+                            continue
+                        alive[node] = group
+                        found.append(group)
+                        groups.setdefault(node, []).append(group)
+                    group.positions.add(position)
+                    group.count += 1
             written = _written(item) if alive else set()
             for node in [node for node, group in alive.items() if group.buffers & written]:
                 del alive[node]
         return found, groups
 
-    def _is_candidate(self, node: Expr) -> bool:
-        return node.dtype.is_float and expression_cost(node) >= self.min_cost and not has_effect(node)
-
-
-def _group(expr: Expr, position: int) -> _Group:
-    buffers = frozenset([leaf for leaf in leaves(expr) if isinstance(leaf, Buffer)])
-    return _Group(expr, position, expression_cost(expr), buffers, set(), 0)
+    def _group(self, expr: Expr, position: int) -> _Group | None:
+        """Return a group for the first occurrence of an expression; None if it is not worth a variable."""
+        if not expr.dtype.is_float or has_effect(expr):
+            return None
+        cost = expression_cost(expr)
+        if cost < self.min_cost:
+            return None
+        buffers = frozenset([leaf for leaf in leaves(expr) if isinstance(leaf, Buffer)])
+        return _Group(expr, position, cost, buffers, set(), 0)
 
 
 def _linearize(stmt: Stmt) -> list[Stmt]:
