@@ -139,11 +139,15 @@ class _BodyFacts:
 
     def widest_type(self) -> DataType:
         """Return the widest element type that the body computes with."""
-        if not self.types:
+        widest: DataType | None = None
+        has_halves = False
+        for dtype in self.types:
+            has_halves = has_halves or (dtype.is_float and dtype.bits == 16)
+            if widest is None or dtype.bits > widest.bits:
+                widest = dtype
+        if widest is None or (has_halves and widest.bits < 32):
             return FLOAT32
-        widest = max(self.types, key=lambda dtype: dtype.bits)
-        has_halves = any(dtype.is_float and dtype.bits == 16 for dtype in self.types)
-        return FLOAT32 if has_halves and widest.bits < 32 else widest
+        return widest
 
     def only_reduced(self) -> dict[Buffer, bool]:
         """Return the buffers whose accesses are all reductions (a load and a store each) with the same operation."""
