@@ -144,8 +144,7 @@ def _constructor(cls: Any, opened: Any) -> Callable[..., Any]:
     """
     params, lines, namespace = parameters(cls)
     names = [name for name, _ in cls.node_fields]
-    namespace.update(cls=cls, lookup=NODES.get, make=object.__new__, unique=unique, opened=opened)
-    namespace.update(add=NODES.setdefault, nodes=NODES, limit=LIMIT, sweep=sweep)
+    namespace.update(cls=cls, make=object.__new__, opened=opened, unique=unique, **_TABLE)
     lines += ["    self = make(opened)", "    self._leaves = None"]
     lines += [f"    self.{param.partition('=')[0]} = {param.partition('=')[0]}" for param in params]
     lines.append("    self.__class__ = of")
@@ -167,13 +166,26 @@ def _constructor(cls: Any, opened: Any) -> Callable[..., Any]:
             "        found = None",
             "    if found is not None: return found",
             *lines,
-            f"    found = add({'key' if is_as_given else f'(cls{found})'}, self)",
-            "    if len(nodes) > limit[0]: sweep()",
-            "    return found",
+            *_entered("self", "key" if is_as_given else f"(cls{found})"),
         ]
     made = written(cls, "__new__", ["of", *params], lines, namespace)
     made.__annotations__ = {**cls.__init__.__annotations__, "return": cls.__name__}
     return made
+
+
+#: The table of hash-consed nodes, for the functions that are written below.
+_TABLE: dict[str, Any] = {
+    "lookup": NODES.get,
+    "add": NODES.setdefault,
+    "nodes": NODES,
+    "limit": LIMIT,
+    "sweep": sweep,
+}
+
+
+def _entered(made: str, key: str) -> list[str]:
+    """Lines that enter a node into the table, as :func:`unique` does, and return the one that is there then."""
+    return [f"    found = add({key}, {made})", "    if len(nodes) > limit[0]: sweep()", "    return found"]
 
 
 def _opened(cls: Any) -> Any:
@@ -192,7 +204,7 @@ def _copier(cls: Any, opened: Any, name: str) -> Callable[..., Any]:
     types = {field.name: str(field.type) for field in dataclasses.fields(cls)}
     declared = getattr(cls, name)
     given = [field for field in declared.__annotations__ if field != "return"]
-    namespace = {"cls": cls, "make": object.__new__, "opened": opened, "lookup": NODES.get, "unique": unique}
+    namespace = {"cls": cls, "make": object.__new__, "opened": opened, **_TABLE}
     lines = []
     if name == "with_body":
         namespace |= {"kind": declared.__globals__[types["body"]], "declared": declared}
@@ -206,7 +218,7 @@ def _copier(cls: Any, opened: Any, name: str) -> Callable[..., Any]:
         lines += ["    found = lookup(key)", "    if found is not None: return found"]
     lines += ["    made = make(opened)", "    made._leaves = None"]
     lines += [f"    made.{field} = {value}" for field, value in values.items()]
-    lines += ["    made.__class__ = cls", f"    return {'unique(made, key)' if cls.hash_consed else 'made'}"]
+    lines += ["    made.__class__ = cls", *(_entered("made", "key") if cls.hash_consed else ["    return made"])]
     return written(cls, name, ["self", *given], lines, namespace)
 
 
