@@ -251,7 +251,7 @@ class PanelFinder(ScopedMutator):
             if term not in start and not start.keys().isdisjoint(leaves(term)):
                 return self.range_analyzer.canonical(substitute(place, start))
         for var, low in start.items():
-            form = form.without(var).combine(self.range_analyzer.linear(low), form.terms[var])
+            form = form.without(var).combine(self.range_analyzer.linear(low), form.terms.get(var, 0))
         return self.range_analyzer.expr(self.range_analyzer.merge_remainders(form))
 
     def _may_walk(self, buffer: Buffer, loads: list[BufferLoad], nest: list[For]) -> bool:
