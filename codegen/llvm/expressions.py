@@ -137,6 +137,11 @@ class ExpressionEmitter:
             self._keep(key, expr, [term.value for term in terms], total)
         return total
 
+    def is_kept(self, offset: Expr) -> bool:
+        """Return whether an offset that was emitted has the same value in the next statement."""
+        known = self.builder.known
+        return not self.known.values and (offset in known or ("offset", offset) in known)
+
     def operand(self, expr: Expr) -> Operand:
         """Return ``expr`` as an operand with the known facts about its value."""
         expr = self.folded(expr)

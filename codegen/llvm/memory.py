@@ -298,7 +298,13 @@ class Memory:
         pointer, alignment, first = slot.pointer, dtype.bytes, None
         # The address of the variable part, which neighbours share, and then the constant.
         if variable is not None:
-            pointer = b.pure(f"{get} {element}, ptr {pointer}, i64 {e.offset(variable)}")
+            base = (pointer, variable, plain)
+            found = b.known.get(base)
+            if found is None:
+                found = b.pure(f"{get} {element}, ptr {pointer}, i64 {e.offset(variable)}")
+                if e.is_kept(variable):
+                    b.known[base] = found
+            pointer = found
         else:
             first = fixed
             if slot.local:
