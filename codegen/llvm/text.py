@@ -217,8 +217,8 @@ def _clean(hint: str) -> str:
 
 
 class Scope(NamedTuple):
-    """What a builder knew in front of a scope, or of a copy of an unrolled body: the number of operands, and those that
-    an enclosing copy forgets."""
+    """The knowledge of a builder in front of a scope, or of a copy of an unrolled body: the number of operands, and the
+    keys that an enclosing copy forgets."""
 
     known: int
     of_copy: list[object]
