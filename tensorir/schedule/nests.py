@@ -75,12 +75,12 @@ def path_to(stmt: Stmt, key: Var | str) -> tuple[Stmt, ...] | None:
     return tuple(path) if find(stmt, key, path, []) else None
 
 
-#: What to find on a path: for each statement the variable of a loop, the name of a block, None for another statement.
+#: The keys on a path: for each statement the variable of a loop, the name of a block, None for another statement.
 Keys = list[Var | str | None]
 
 
 def find(stmt: Stmt, key: Var | str, path: list[Stmt], keys: Keys) -> bool:
-    """Append the path from ``stmt`` to the loop of that variable, or to the block of that name, and what to find on it;
+    """Append the path from ``stmt`` to the loop of that variable, or to the block of that name, and the keys on it;
     return whether there is such a loop or block."""
     current: Stmt | None = stmt
     while current is not None:
@@ -105,7 +105,7 @@ def find(stmt: Stmt, key: Var | str, path: list[Stmt], keys: Keys) -> bool:
 
 
 def keys_on(path: Sequence[Stmt]) -> Keys:
-    """What to find on ``path``."""
+    """The keys on ``path``."""
     return [stmt.var if type(stmt) is For else stmt.name if type(stmt) is Block else None for stmt in path]
 
 

@@ -63,7 +63,7 @@ class State:
         self.from_separate_nests = self._checked(func)
         self._apart: Collection[str] = frozenset()
         self._paths: dict[Var | str, tuple[Stmt, ...] | None] = {}
-        #: The path that was found or edited last, and what to find on it: schedules work at one nest for a while.
+        #: The path that was found or edited last, and the keys on it: schedules work at one nest for a while.
         self._line: tuple[Stmt, ...] = ()
         self._keys: Keys = []
         self._blocks: tuple[Block, ...] | None = None
@@ -289,7 +289,7 @@ class State:
         return made
 
     def _keys_around(self, path: Sequence[Stmt]) -> Keys:
-        """What to find on ``path`` but for its last statement."""
+        """The keys on ``path`` but for that of its last statement."""
         end = len(path) - 1
         is_known = end < len(self._line) and self._line[end] is path[-1]
         return self._keys[:end] if is_known else keys_on(path[:-1])
