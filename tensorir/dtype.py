@@ -70,6 +70,7 @@ class DataType(str):
         "element",
         "is_bool",
         "is_float",
+        "is_half",
         "is_int",
         "is_integer",
         "is_uint",
@@ -84,6 +85,7 @@ class DataType(str):
     bits: int
     lanes: int
     is_float: bool
+    is_half: bool
     is_int: bool
     is_uint: bool
     is_integer: bool
@@ -108,6 +110,7 @@ class DataType(str):
         self.kind, self.bits = _SCALARS[name]
         self.lanes = lanes
         self.is_float = self.kind == "float"
+        self.is_half = self.is_float and self.bits == 16
         self.is_int = self.kind == "int"
         self.is_uint = self.kind == "uint"
         self.is_integer = self.kind in ("int", "uint")

@@ -109,46 +109,61 @@ def _look_below(node: Node, frames: int) -> frozenset[Node]:
     """
     if not frames:
         raise _TooDeepError(node)
-    found = _NO_LEAVES
+    kind = type(node)
     occurring = 0
-    parts: tuple[Node, ...] = node.parts()
-    for part in parts:
-        below = part._leaves
+    if kind is BinaryOp:  # most nodes are: of halves if its operands are
+        a, b = node.a, node.b
+        below = a._leaves
+        found = _look_below(a, frames - 1) if below is None else below
+        below = b._leaves
         if below is None:
-            if type(part) is IntImm:  # the most frequent among nodes without leaves yet
-                _set(part, "_kinds", 0)
-                _set(part, "_leaves", _NO_LEAVES)
-                continue
-            below = _look_below(part, frames - 1)
-        occurring |= part._kinds
+            below = _look_below(b, frames - 1)
+        occurring = a._kinds | b._kinds
         if below and below is not found:
-            if not found:
-                found = below
-            elif not below <= found:
-                found = below if found <= below else found | below
-    if type(node) is BinaryOp:  # of halves if its operands are
+            found = _union(found, below) if found else below
         if node.op in _OPERATIONS:
             occurring |= _OPERATIONS[node.op]
-    elif isinstance(node, Expr):
-        dtype = node.dtype
-        if dtype.is_float and dtype.bits == 16:
-            occurring |= HALVES
-        if type(node) is Var:
-            found = frozenset((node,))
-        elif type(node) is BufferLoad:
+    elif kind is IntImm:
+        found = _NO_LEAVES
+    elif kind is Var:
+        found = frozenset((node,))
+        if node.dtype.is_half:
+            occurring = HALVES
+    else:
+        found = _NO_LEAVES
+        parts: tuple[Node, ...] = node.parts()
+        for part in parts:
+            below = part._leaves
+            if below is None:
+                below = _look_below(part, frames - 1)
+            occurring |= part._kinds
+            if below and below is not found:
+                found = _union(found, below) if found else below
+        if kind is BufferStore:
+            found |= {node.buffer}
+        elif kind is BufferLoad:
             found |= {node.buffer}
             occurring |= LOADS if node.predicate is None else LOADS | MASKED_LOADS
-        else:
-            occurring |= _KINDS.get(type(node), 0)
-    elif type(node) is BufferStore:
-        found |= {node.buffer}
-    elif type(node) is IfThenElse:
-        occurring |= BRANCHES
-    elif not isinstance(node, Stmt):
-        found |= _used_buffers(node)
+            if node.dtype.is_half:
+                occurring |= HALVES
+        elif isinstance(node, Expr):
+            occurring |= _KINDS.get(kind, 0)
+            if node.dtype.is_half:
+                occurring |= HALVES
+        elif kind is IfThenElse:
+            occurring |= BRANCHES
+        elif not isinstance(node, Stmt):
+            found |= _used_buffers(node)
     _set(node, "_kinds", occurring)
     _set(node, "_leaves", found)
     return found
+
+
+def _union(some: frozenset[Node], others: frozenset[Node]) -> frozenset[Node]:
+    """Return one of two sets of leaves if it has the other, so that nodes share it; else a set of both."""
+    if others <= some:
+        return some
+    return others if some <= others else some | others
 
 
 _set = object.__setattr__

@@ -47,7 +47,7 @@ _TRUNCATING = {"floordiv": "truncdiv", "floormod": "truncmod"}
 
 def is_half(dtype: DataType) -> bool:
     """Return whether it is a 16-bit float, which has no arithmetic of its own."""
-    return dtype.is_float and dtype.bits == 16
+    return dtype.is_half
 
 
 class _IntrinLowerer(ScopedMutator):
