@@ -446,10 +446,8 @@ def as_expr(value: Any, dtype: Any = None) -> Expr:
 
 def match_operands(a: Any, b: Any) -> tuple[Expr, Expr]:
     """Both operands as expressions of one type: numbers take the other's type, scalars broadcast to vectors."""
-    if type(b) is int and isinstance(a, Expr) and a.dtype is INT64:  # the usual case, in indices and sizes
-        known = _INDICES.get(b)
-        if known is not None:
-            return a, known
+    if type(b) is int and b in _INDICES and isinstance(a, Expr) and a.dtype is INT64:  # as in most indices
+        return a, _INDICES[b]
     if isinstance(a, Expr):
         if not isinstance(b, Expr):
             b = as_expr(b, a.dtype.element)

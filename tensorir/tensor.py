@@ -11,15 +11,14 @@ from __future__ import annotations
 
 import builtins
 import dataclasses
-import inspect
 import weakref
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from types import FunctionType
 from typing import Any
 
 from tilewright.tensorir.dtype import DataType, as_dtype
 from tilewright.tensorir.errors import ArgumentTypeError, ArgumentValueError
 from tilewright.tensorir.expr import Buffer, BufferLoad, Expr, ExprLike, IntImm, Var, as_expr
+from tilewright.tensorir.formulas import index_names
 from tilewright.tensorir.functor import LOADS, free_vars, leaves, substitute, walk_statements, walk_to
 from tilewright.tensorir.keys import NUM_OUTPUTS
 from tilewright.tensorir.node import Node
@@ -166,7 +165,7 @@ def compute(
         TypeError: the formula takes another number of indices, or gives something else.
     """
     extents = tuple([as_expr(extent) for extent in shape])
-    axes = tuple([Var(f"v{index_name}") for index_name in _index_names(formula, len(extents))])
+    axes = tuple([Var(f"v{index_name}") for index_name in index_names(formula, len(extents))])
     body = formula(*axes)
     if not isinstance(body, Reduction):
         body = as_expr(body)
@@ -234,26 +233,6 @@ def _tensors_read(loads: Iterable[BufferLoad], reader: str) -> tuple[Tensor, ...
             raise ArgumentTypeError(f"{reader} reads {load.buffer.name}, which is not a tensor")
         found[tensor] = None
     return tuple(found)
-
-
-def index_parameters(formula: Callable[..., Any]) -> list[inspect.Parameter]:
-    """Return the parameters of a formula that stand for indices: all without a default. One with a default holds what
-    the formula is made of, as in ``lambda i, scale=scale: x[i] * scale`` inside of a loop."""
-    return [found for found in inspect.signature(formula).parameters.values() if found.default is found.empty]
-
-
-def _index_names(formula: Callable[..., Any], count: int) -> list[str]:
-    """Names for the index variables: those of the formula's parameters where it spells them out."""
-    if isinstance(formula, FunctionType) and not vars(formula):  # the usual case, without a slow inspect.signature
-        code = formula.__code__
-        if code.co_argcount == 0 and code.co_flags & inspect.CO_VARARGS:
-            return [f"i{number}" for number in range(count)]
-    parameters = index_parameters(formula)
-    if len(parameters) == count and [p for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD] == parameters:
-        return [parameter.name for parameter in parameters]
-    if not [p for p in parameters if p.kind is p.VAR_POSITIONAL]:
-        raise ArgumentTypeError(f"the formula takes {len(parameters)} indices, but the shape has {count} dimensions")
-    return [f"i{number}" for number in range(count)]
 
 
 _ZERO, _ONE = as_expr(0), as_expr(1)

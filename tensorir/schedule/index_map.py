@@ -14,8 +14,8 @@ from typing import Any
 from tilewright.tensorir.arith.iter_solver import Prover, inverse
 from tilewright.tensorir.errors import ScheduleError
 from tilewright.tensorir.expr import Expr, Var, as_expr, binary
+from tilewright.tensorir.formulas import index_parameters
 from tilewright.tensorir.functor import substitute
-from tilewright.tensorir.tensor import index_parameters
 
 _OPERATORS: dict[type[ast.operator], str] = {
     ast.Add: "add",
