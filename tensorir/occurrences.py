@@ -109,9 +109,8 @@ def _look_below(node: Node, frames: int) -> frozenset[Node]:
     """
     if not frames:
         raise _TooDeepError(node)
-    kind = type(node)
     occurring = 0
-    if kind is BinaryOp:  # most nodes are: of halves if its operands are
+    if type(node) is BinaryOp:  # most nodes are: of halves if its operands are
         a, b = node.a, node.b
         below = a._leaves
         found = _look_below(a, frames - 1) if below is None else below
@@ -123,9 +122,9 @@ def _look_below(node: Node, frames: int) -> frozenset[Node]:
             found = _union(found, below) if found else below
         if node.op in _OPERATIONS:
             occurring |= _OPERATIONS[node.op]
-    elif kind is IntImm:
+    elif type(node) is IntImm:
         found = _NO_LEAVES
-    elif kind is Var:
+    elif type(node) is Var:
         found = frozenset((node,))
         if node.dtype.is_half:
             occurring = HALVES
@@ -139,18 +138,18 @@ def _look_below(node: Node, frames: int) -> frozenset[Node]:
             occurring |= part._kinds
             if below and below is not found:
                 found = _union(found, below) if found else below
-        if kind is BufferStore:
+        if type(node) is BufferStore:
             found |= {node.buffer}
-        elif kind is BufferLoad:
+        elif type(node) is BufferLoad:
             found |= {node.buffer}
             occurring |= LOADS if node.predicate is None else LOADS | MASKED_LOADS
             if node.dtype.is_half:
                 occurring |= HALVES
         elif isinstance(node, Expr):
-            occurring |= _KINDS.get(kind, 0)
+            occurring |= _KINDS.get(type(node), 0)
             if node.dtype.is_half:
                 occurring |= HALVES
-        elif kind is IfThenElse:
+        elif type(node) is IfThenElse:
             occurring |= BRANCHES
         elif not isinstance(node, Stmt):
             found |= _used_buffers(node)
