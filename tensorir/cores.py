@@ -14,7 +14,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from tilewright.tensorir.machine_queries import usable_processors
+from tilewright.tensorir.machine_queries import system_text, usable_processors
 
 #: Where the files of the system lie.
 ROOT = Path("/")
@@ -67,15 +67,9 @@ def _control_groups(root: Path) -> Sequence[str]:
     """Return the directories that may hold a quota of this process: its group and all visible ancestors."""
     top = str(root).rstrip("/")
     try:
-        return _places(top, _text(f"{top}/proc/self/cgroup"), _text(f"{top}/proc/self/mountinfo"))
+        return _places(top, system_text(f"{top}/proc/self/cgroup"), system_text(f"{top}/proc/self/mountinfo"))
     except (OSError, UnicodeDecodeError):
         return ()  # not Linux
-
-
-def _text(path: str) -> str:
-    """Return the text of a file: each build asks several times, and a buffered file takes three times as long."""
-    with open(path, "rb", buffering=0) as file:
-        return file.readall().decode()
 
 
 @functools.lru_cache(maxsize=4)  # both texts hardly ever change
@@ -123,9 +117,9 @@ def _cores_at(group: str) -> int | None:
     """The quota of one control group in cores, rounded up; None if it has none."""
     try:
         try:
-            quota, period = _text(f"{group}/cpu.max").split()
+            quota, period = system_text(f"{group}/cpu.max").split()
         except FileNotFoundError:
-            quota, period = _text(f"{group}/cpu.cfs_quota_us"), _text(f"{group}/cpu.cfs_period_us")
+            quota, period = system_text(f"{group}/cpu.cfs_quota_us"), system_text(f"{group}/cpu.cfs_period_us")
         if quota == "max" or int(quota) <= 0 or int(period) <= 0:
             return None
         return -(-int(quota) // int(period))

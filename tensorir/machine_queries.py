@@ -28,6 +28,12 @@ _RELATION_CACHE = 2
 _DATA_CACHES = (0, 2)
 
 
+def system_text(path: str) -> str:
+    """Return the text of a file of the system. A build reads twenty, and a buffered file takes three times as long."""
+    with open(path, "rb", buffering=0) as file:
+        return file.readall().decode()
+
+
 def reported_caches() -> dict[int, int]:
     """Return the bytes of this machine's data caches by level, as far as the system reports them."""
     if sys.platform == "darwin":
@@ -41,11 +47,12 @@ def linux_caches(folder: Path) -> dict[int, int]:
     """Return the bytes of data caches by level: ``folder`` has a folder for each cache, with files ``type``, ``level``
     and ``size`` (``"512K"``)."""
     sizes: dict[int, int] = {}
-    for entry in sorted(folder.iterdir()) if folder.is_dir() else ():
+    for name in sorted(os.listdir(folder)) if folder.is_dir() else ():
+        cache = f"{folder!s}/{name}"
         try:
-            if (entry / "type").read_text().strip() == "Instruction":
+            if system_text(f"{cache}/type").strip() == "Instruction":
                 continue
-            level, size = (entry / "level").read_text().strip(), (entry / "size").read_text().strip()
+            level, size = system_text(f"{cache}/level").strip(), system_text(f"{cache}/size").strip()
         except OSError:
             continue  # an entry that is no cache (uevent, power)
         unit = {"K": 1 << 10, "M": 1 << 20}.get(size[-1:], 1)
