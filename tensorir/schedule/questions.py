@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from tilewright.tensorir.arith import Analyzer, Interval
 from tilewright.tensorir.arith.iter_map import constant_value, is_zero
 from tilewright.tensorir.arith.iter_solver import Span
+from tilewright.tensorir.dtype import INT64
 from tilewright.tensorir.expr import BinaryOp, Compare, Expr, IntImm, Var, binary, const
 from tilewright.tensorir.node import Node
 from tilewright.tensorir.stmt import For
@@ -39,7 +40,7 @@ class Questions:
         while type(term) is BinaryOp and term.op == "mul" and type(term.b) is IntImm and term.b.value > 0:
             number *= term.b.value
             term = term.a
-        if type(term) is Var and number < _MANY and self._least_count(term) > 1:
+        if type(term) is Var and term.dtype is INT64 and number < _MANY and self._least_count(term) > 1:
             return binary("mul", term, const(number, expr.dtype))
         return self.analyzer.simplify(expr)
 
@@ -53,9 +54,11 @@ class Questions:
     def _decide(self, condition: Compare) -> bool | None:
         """Return whether a comparison of sums of multiples of loops' variables always holds; None if it is something
         else, or some loop has no constant range."""
+        if condition.op not in _ORDERS or condition.a.dtype is not INT64:
+            return None
         terms: dict[Var, int] = {}
         a, b = _collect_sum(condition.a, 1, terms), _collect_sum(condition.b, -1, terms)
-        if a is None or b is None or condition.op not in _ORDERS:
+        if a is None or b is None:
             return None
         least = most = a + b
         for var, factor in terms.items():
@@ -82,6 +85,8 @@ class Questions:
         """Return the least value and the extent of ``index`` over ``ranges`` of variables, if it is a multiple of a
         variable that stays the same, or a number, plus multiples of others that range between numbers, as most are;
         None otherwise."""
+        if index.dtype is not INT64:
+            return None
         if type(index) is IntImm:
             return index, _ONE
         if type(index) is Var and index in ranges:
@@ -100,7 +105,7 @@ class Questions:
                 loop = self._loop_over(var)
                 if loop is not None and isinstance(loop.extent, IntImm) and loop.extent.value == 1:
                     span = loop.min, loop.extent
-            if factor < 1 or (span is None and fixed is not None):
+            if not 0 < factor < _MANY or (span is None and fixed is not None):
                 return None
             if span is None:
                 fixed = binary("mul", var, const(factor, var.dtype))

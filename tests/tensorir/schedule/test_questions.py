@@ -157,6 +157,17 @@ def test_orders_of_sums_are_decided_as_by_an_analyzer() -> None:
             assert questions.prove(condition) is analyzer.prove(condition)
 
 
+def test_numbers_of_32_bits_and_sums_that_wrap_are_left_to_an_analyzer() -> None:
+    i = loop("i", 4)
+    short = For(Var("s", "int32"), as_expr(0, "int32"), as_expr(4, "int32"), "serial", SeqStmt(()))
+    questions, analyzer = Questions([i, short], Analyzer), Analyzer()
+    halves = short.var * (1 << 30)  # negative for 2
+    assert questions.prove(compare("ge", halves, 0)) is analyzer.prove(compare("ge", halves, 0)) is False
+    assert questions.span(halves, {short.var: (short.min, short.extent)}) is None
+    assert questions.span(i.var * (1 << 40) * (1 << 40), {}) is None
+    assert questions.simplify(short.var * 4 * (1 << 30)).dtype == "int32"
+
+
 def test_multiples_of_a_size_are_simplified_as_by_an_analyzer() -> None:
     n = Var("n")
     questions, analyzer = questions_about([])
