@@ -33,6 +33,10 @@ class Term(NamedTuple):
 _ANYWHERE, _LAST = 1 << 16, 1 << 17
 
 
+def _order(term: Term) -> tuple[int, bool, int]:
+    return term.depth, term.negative, term.position
+
+
 class SumOrder:
     """Orders the sums of one function."""
 
@@ -65,7 +69,7 @@ class SumOrder:
             else:
                 depth = _LAST if isinstance(value, IntImm) else self._depth(value)
                 found.append(Term(depth, negative, len(found), value))
-        found.sort()  # positions are unique: values are not compared
+        found.sort(key=_order)
         return found
 
     def _depth(self, expr: Expr) -> int:
