@@ -174,7 +174,9 @@ class Mutator:
         """Each of ``nodes`` mutated; the same tuple if none changed."""
         if len(nodes) == 1:  # most accesses have one index
             new = self.mutate(nodes[0])
-            return nodes if new is nodes[0] else (new,)
+            if new is nodes[0]:
+                return nodes
+            return (new,)
         made = tuple([self.mutate(node) for node in nodes])
         return nodes if made == nodes else made
 

@@ -261,7 +261,7 @@ class PanelFinder(ScopedMutator):
         for load in loads:
             index = load.indices[0]
             values = self._resolved_lets(index)
-            used |= leaves(index) - values.keys()
+            used |= leaves(index).difference(values)
             for value in values.values():
                 used |= leaves(value)
         if not all(loop.var in used for loop in nest):
