@@ -172,7 +172,8 @@ class Mutator:
 
     def mutate_all(self, nodes: tuple[Any, ...]) -> tuple[Any, ...]:
         """Each of ``nodes`` mutated; the same tuple if none changed."""
-        if len(nodes) == 1:  # most accesses have one index
+        count = len(nodes)
+        if count == 1:  # most accesses have one index (compiled code would copy a tuple whose length the test tells)
             new = self.mutate(nodes[0])
             if new is nodes[0]:
                 return nodes
