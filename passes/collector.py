@@ -49,6 +49,15 @@ def resume_collector() -> None:
 
 def collect_young() -> None:
     """Search what was made since the collector was paused, for a moment in which this thread would wait: otherwise the
-    collector does that as soon as it resumes. Does nothing if the collector was off before."""
-    if _users and _searched:
-        gc.collect(0)
+    collector does that as soon as it resumes. Does nothing if the collector was off before.
+
+    Threads that build one model after the other may overlap for hours, in which the collector hardly resumes. Then the
+    older objects are searched, too, which hold the garbage of earlier builds: about as often as it would."""
+    if not (_users and _searched):
+        return
+    _, young, middle = gc.get_count()  # searches of the next younger objects since the last one of these
+    _, most_young, most_middle = gc.get_threshold()
+    generation = 0
+    if young > 2 * most_young:  # where the collector resumes after each build, there are no more than `most_young`
+        generation = 2 if middle > most_middle else 1
+    gc.collect(generation)
