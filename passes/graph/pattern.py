@@ -146,12 +146,8 @@ class Op(Pattern):
         """Return whether calls of ``op`` may match."""
         found = self._taken.get(op)
         if found is None:
-            found = self._taken[op] = self.is_named(op)
+            found = self._taken[op] = self.which == op.name if isinstance(self.which, str) else bool(self.which(op))
         return found
-
-    def is_named(self, op: Operator) -> bool:
-        """Return whether ``op`` has the name or the trait; unlike :meth:`takes`, this keeps no answer."""
-        return self.which == op.name if isinstance(self.which, str) else bool(self.which(op))
 
     def may_match(self, what: Operator | type) -> bool:
         return isinstance(what, Operator) and self.takes(what)

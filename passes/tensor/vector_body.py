@@ -8,7 +8,6 @@ lanes are active: ``tail`` (lanes inside the loop's range) and ``mask`` (lanes f
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from tilewright.passes.tensor.lower_blocks import refuse_block
 from tilewright.passes.tensor.vector_arith import (
@@ -37,7 +36,6 @@ from tilewright.tensorir.expr import (
     Cast,
     Compare,
     Expr,
-    FloatImm,
     IntImm,
     Ramp,
     Select,
@@ -93,15 +91,10 @@ class VectorBody(Mutator):
         self.may_reassociate = may_reassociate
         self.in_block = in_block
 
-    def mutate(self, node: Any) -> Any:
-        kind = type(node)
-        if kind is Var:
-            return self.values.get(node, node)
-        if kind is IntImm or kind is FloatImm:
-            return node
-        return super().mutate(node)
-
     # Expressions.
+
+    def mutate_Var(self, var: Var) -> Expr:
+        return self.values.get(var, var)
 
     def mutate_BinaryOp(self, op: BinaryOp) -> Expr:
         a, b = self.mutate(op.a), self.mutate(op.b)
