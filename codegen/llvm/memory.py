@@ -26,6 +26,7 @@ from tilewright.tensorir.expr import (
 )
 from tilewright.tensorir.keys import MAY_ALIAS, NUM_INPUTS, OVERWRITES
 from tilewright.tensorir.node import Node
+from tilewright.tensorir.occurrences import LOADS, kinds
 from tilewright.tensorir.stmt import BufferStore, PrimFunc
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ class Memory:
 
     def _loaded(self, access: BufferLoad, loads: dict[Node, str] | None = None) -> str:
         """Return the value of a load from memory; ``loads``, given for one without a predicate, receives it if the
-        basic block holds it from now on."""
+        access reads the same element in all of the basic block."""
         b, dtype, mask = self.emitter.builder, access.dtype, None
         if access.predicate is None:
             place = self._place(access)
@@ -88,7 +89,11 @@ class Memory:
         if dtype.is_bool:
             loaded = b.pure(f"icmp ne {memory_type(dtype)} {loaded}, {zero(dtype)}")
         if loads is not None and not (place.vector or place.step):
-            loads[access] = loaded
+            for index in access.indices:
+                if kinds(index) & LOADS:  # a store to what the index reads moves the access
+                    break
+            else:
+                loads[access] = loaded
         return loaded
 
     def load_or(self, access: BufferLoad, otherwise: float) -> str | None:

@@ -414,3 +414,19 @@ def test_a_store_of_one_lane_writes_nothing_behind_it(dtype: str, lane: int, cou
     expected = np.full(32, 7, kind.numpy)
     expected[4 + lane] = lane + 1
     np.testing.assert_array_equal(found, expected)
+
+
+def test_an_index_that_memory_holds_is_read_again_after_a_store_to_it() -> None:
+    func = parse(
+        """primfunc @f(x: Buffer[(4,), float32], place: Buffer[(1,), int64], y: Buffer[(3,), float32]) {
+  y[0] = x[place[0]]
+  place[0] = place[0] + 1
+  y[1] = x[place[0]]
+  place[0] = place[0] + 1
+  y[2] = x[place[0]]
+}
+"""
+    )
+    y = np.zeros(3, "f4")
+    execute(func, np.arange(4, dtype="f4"), np.array([1]), y)
+    np.testing.assert_array_equal(y, [1, 2, 3])

@@ -60,6 +60,8 @@ class Scope:
     loops: list[Loop]
     buffers: list[Buffer]
     lets: list[Var] = dataclasses.field(default_factory=list)
+    #: The element that the statement before has stored.
+    stored: list[Expr] = dataclasses.field(default_factory=list)
 
 
 def size(extent: Expr) -> int:
@@ -89,7 +91,12 @@ def constants(dtype: Any) -> st.SearchStrategy[Expr]:
 def indices(draw: st.DrawFn, scope: Scope, extent: int) -> Expr:
     """An integer expression with values in ``[0, extent)``."""
     fitting = [loop for loop in scope.loops if loop.extent <= extent]
-    kind = draw(word("var", "constant", "affine", "modulo", "clamp", "reverse"))
+    kind = draw(word("var", "constant", "affine", "modulo", "clamp", "reverse", "read"))
+    if kind == "read":
+        held = [element for element in scope.stored if not element.dtype.is_float]
+        held += [buffer[()] for buffer in scope.buffers if not buffer.shape and not buffer.dtype.is_float]
+        if held:
+            return Cast(INT64, draw(st.sampled_from(held))) % extent
     if kind == "var" and fitting:
         return draw(st.sampled_from(fitting)).var
     if kind == "reverse" and fitting:
@@ -118,7 +125,7 @@ def values(draw: st.DrawFn, scope: Scope, dtype: Any, depth: int = 3) -> Expr:
         return draw(conditions(scope, depth))
     leaves: list[st.SearchStrategy[Expr]] = [constants(dtype)]
     leaves += [loads(scope, buffer) for buffer in scope.buffers if buffer.dtype is dtype] * 2
-    leaves += [st.just(var) for var in scope.lets if var.dtype is dtype]
+    leaves += [st.just(expr) for expr in (*scope.lets, *scope.stored) if expr.dtype is dtype]
     if dtype is INT64:
         leaves += [st.just(loop.var) for loop in scope.loops]
     if depth == 0:
@@ -203,14 +210,19 @@ def nests(draw: st.DrawFn, target: Buffer, sources: list[Buffer], name: str, blo
 
 @st.composite
 def bodies(draw: st.DrawFn, scope: Scope, target: Buffer, place: tuple[Expr, ...]) -> Stmt:
-    """Statements that store to ``target[place]``: directly, through a let, or under a condition."""
-    kind = draw(word("store", "let", "if"))
+    """Statements that store to ``target[place]``: directly, several times, through a let, or under a condition."""
+    kind = draw(word("store", "let", "if", "again"))
     if kind == "let":
         dtype = DataType(draw(word(*NUMBER_DTYPES)))
         var = Var(draw(word(*NAMES)), dtype)
         value = draw(values(scope, dtype, 2))
-        return LetStmt(var, value, draw(bodies(Scope(scope.loops, scope.buffers, [*scope.lets, var]), target, place)))
+        inner = dataclasses.replace(scope, lets=[*scope.lets, var])
+        return LetStmt(var, value, draw(bodies(inner, target, place)))
     store = BufferStore(target, draw(values(scope, target.dtype)), place)
+    if kind == "again":
+        after = dataclasses.replace(scope, stored=[target[place]])
+        value = draw(values(after, target.dtype))  # the same expression has another value after the store in between
+        return sequence(store, BufferStore(target, value, place), BufferStore(target, value, place))
     if kind == "if":
         other = BufferStore(target, draw(values(scope, target.dtype, 1)), place)
         return IfThenElse(draw(conditions(scope)), store, other)
