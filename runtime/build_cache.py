@@ -30,6 +30,7 @@ import platform
 import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import llvmlite
 import llvmlite.binding as llvm
@@ -247,7 +248,7 @@ def find(cache: DiskCache, graph: str, mod: IRModule, given: Sequence[Constant])
     if entry is None:
         return None
     try:
-        arrays = ArrayReader(entry.arrays, [constant.data for constant in given])
+        arrays = ArrayReader(entry.arrays, _arrays_named_by_key(given))
         return CachedBuild(
             decode_function(entry.data["image"], arrays), [Remark(*fields) for fields in entry.data["remarks"]]
         )
@@ -255,6 +256,12 @@ def find(cache: DiskCache, graph: str, mod: IRModule, given: Sequence[Constant])
         _LOG.debug("build %s in %s is dropped: %r", key[:16], cache.directory, error)
         cache.remove(key)
         return None
+
+
+def _arrays_named_by_key(given: Sequence[Constant]) -> list[numpy.ndarray[Any, Any]]:
+    """Return the arrays that an entry may refer to by their places: those of large constants. The key does not tell
+    one small constant that is used twice from two equal ones, so that the places after it may differ."""
+    return [constant.data for constant in given if inline_text(constant) is None]
 
 
 def is_worth_keeping(mod: IRModule, made: Sequence[Constant], given: Sequence[Constant], seconds: float) -> bool:
@@ -278,12 +285,12 @@ def keep(
     given: Sequence[Constant],
     remarks: Sequence[Remark],
 ) -> None:
-    """Write the build of ``mod`` to disk synchronously (see ``DiskCache.later``). Constants that are among those
+    """Write the build of ``mod`` to disk synchronously (see ``DiskCache.later``). Large constants among those
     ``given`` with the graph are not written again."""
     function = make_function()
     if unnamed_symbols([function.arena_bytes]):
         return
-    arrays = ArrayWriter([constant.data for constant in given])
+    arrays = ArrayWriter(_arrays_named_by_key(given))
     data = {"image": encode_function(function, arrays), "remarks": plain_remarks(remarks)}
     if cache.is_too_large(sum(array.nbytes for array in arrays.arrays)):
         return

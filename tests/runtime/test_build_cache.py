@@ -84,6 +84,26 @@ def build(
     return made
 
 
+@pytest.mark.parametrize("level", [0, 3])
+@pytest.mark.parametrize("size", [2, 24])
+def test_a_constant_used_twice_is_told_from_two_equal_ones(lowered: Counter, size: int, level: int) -> None:
+    def model(twice: bool) -> gi.IRModule:
+        first, last = np.arange(size, dtype="f4"), np.arange(size, dtype="f4") + 50
+        a = gi.const(first)
+        b = a if twice else gi.const(first.copy())
+        x = gi.var("x", shape=(size,))
+        return tw.IRModule.from_expr(gi.Function([x], gi.Tuple([x + a, x * b, x - gi.const(last)])))
+
+    x = np.full(size, 100, "f4")
+    for twice in (True, False, True):
+        for found, expected in zip(
+            build(model(twice), level=level)(x),
+            [x + np.arange(size), x * np.arange(size), 50 - np.arange(size)],
+            strict=True,
+        ):
+            np.testing.assert_array_equal(found, expected)
+
+
 def test_an_equal_model_is_found_and_computes_the_same(lowered: Counter) -> None:
     first = build()
     assert lowered.count == 1
