@@ -1,7 +1,9 @@
 """Compile kernels with LLVM in background threads while passes lower the next ones.
 
 LLVM runs without the GIL, and the threads do little else: the thread that runs the passes also emits the text of each
-kernel. There are as many threads as the passes leave cores.
+kernel. There are as many threads as the passes leave cores. On one core, where nothing can overlap, that thread
+compiles all kernels at the end: passes and LLVM that take turns evict each other's code and data from the caches, which
+costs a tenth of a small network's build.
 """
 
 from __future__ import annotations
@@ -66,7 +68,7 @@ class BackgroundCompiler:
         # Passes keep a core busy, and LLVM takes about as much time as they do.
         cores = available_cores()
         self._count = max(1, min(cores - 1, _MOST_THREADS))
-        self._helps = cores > 1  # on one core it would only cost a target machine and memory of its own
+        self._overlaps = cores > 1
         self._workers = ThreadPoolExecutor(self._count, "tilewright-llvm")
         self._starter: ThreadPoolExecutor | None = None
         self._started: Future[object] | None = None
@@ -102,13 +104,15 @@ class BackgroundCompiler:
         alone = [function for function in functions if not uses(function.body).called]
         if alone:
             named = [NamedFunction.of(function, self._target, known_hash) for function in alone]
-            if len(self._parts) < self._count:
+            if self._overlaps and len(self._parts) < self._count:
                 check_headroom()  # a thread that starts without memory may never say that it has
             self._named.update(zip(alone, named, strict=True))
             # Emitted in this thread, as it holds the GIL: threads that take turns with it are slower.
             with PassContext.current().step("code generation"):
                 texts = process_caches().kernels.emit_missing(named, self._target)
-            kernels = self._workers.submit(with_frame_memory, self._compile, named, texts)
+            kernels: Future[dict[str, Kernel]] = Future()
+            if self._overlaps:
+                kernels = self._workers.submit(with_frame_memory, self._compile, named, texts)
             self._parts.append(_Part(named, texts, kernels))
             if not self._forks and any(uses(function.body).has_parallel_loop for function in alone):
                 self._forks = True
@@ -122,7 +126,8 @@ class BackgroundCompiler:
     def _compile(self, named: Sequence[NamedFunction], texts: Mapping[str, ModuleText]) -> dict[str, Kernel]:
         begin = time.thread_time()
         made = process_caches().kernels.kernels(named, self._target, texts)
-        if self._target.is_runnable and (self._started is None or self._started.done()):
+        # On one core they are linked together, when all are compiled.
+        if self._overlaps and self._target.is_runnable and (self._started is None or self._started.done()):
             for kernel in made.values():
                 kernel.module.address(kernel.symbol)  # links it
         with self._lock:
@@ -134,15 +139,15 @@ class BackgroundCompiler:
         return self._named.get(function) or NamedFunction.of(function, self._target)
 
     def kernels(self) -> dict[PrimFunc, Kernel]:
-        """Wait for the kernels and return them by their functions. Where there are several cores, this thread compiles
-        those that no other thread has begun, starting with the last one.
+        """Wait for the kernels and return them by their functions. This thread compiles those that no other thread has
+        begun, starting with the last one.
 
         Raises:
             CodegenError: a function cannot be expressed on the target.
             RuntimeError: there are parallel loops, and what their threads need cannot be loaded.
         """
         for place, part in reversed([*enumerate(self._parts)]):
-            if self._helps and part.kernels.cancel():
+            if part.kernels.cancel():
                 kernels: Future[dict[str, Kernel]] = Future()
                 kernels.set_result(self._compile(part.named, part.texts))
                 self._parts[place] = part._replace(kernels=kernels)

@@ -319,6 +319,28 @@ def test_kernels_that_no_thread_has_begun_are_compiled_by_who_waits(monkeypatch:
     assert [run(kernels[function])[1] for function in functions] == [2, 3, 4]
 
 
+def test_on_one_core_kernels_are_compiled_by_who_waits_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """LLVM and the passes would only take turns there."""
+    monkeypatch.setattr(background_compile, "available_cores", lambda: 1)
+    monkeypatch.setattr(process_caches, "_current", ProcessCaches())
+    compile_text, threads = ModuleText.compile, []
+
+    def noting(text: ModuleText, *args: object) -> CompiledModule:
+        threads.append(threading.current_thread())
+        return compile_text(text, *args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(ModuleText, "compile", noting)
+    functions = [lowered(scaling(f"f{n}", n + 2.0)) for n in range(3)]
+    with BackgroundCompiler(TARGET) as background:
+        for function in functions:
+            background.add([function])
+        assert threads == []
+        kernels = background.kernels()
+        assert background.kernels() == kernels, "they are there"
+    assert threads == [threading.current_thread()] * 3
+    assert [run(kernels[function])[1] for function in functions] == [2, 3, 4]
+
+
 def test_main_is_compiled_while_kernels_are(monkeypatch: pytest.MonkeyPatch) -> None:
     compile_text, main = ModuleText.compile, threading.Event()
 
