@@ -1,7 +1,7 @@
 """Compile kernels with LLVM in background threads while passes lower the next ones.
 
 LLVM runs without the GIL, and the threads do little else: the thread that runs the passes also emits the text of each
-kernel. There are as many threads as the passes leave cores. On one core, where nothing can overlap, that thread
+kernel. There are as many threads as the passes leave cores. On one core, where nothing can overlap, the passes' thread
 compiles all kernels at the end: passes and LLVM that take turns evict each other's code and data from the caches, which
 costs a tenth of a small network's build.
 """
@@ -68,6 +68,7 @@ class BackgroundCompiler:
         # Passes keep a core busy, and LLVM takes about as much time as they do.
         cores = available_cores()
         self._count = max(1, min(cores - 1, _MOST_THREADS))
+        #: Whether threads compile while the passes run.
         self._overlaps = cores > 1
         self._workers = ThreadPoolExecutor(self._count, "tilewright-llvm")
         self._starter: ThreadPoolExecutor | None = None
